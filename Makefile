@@ -1,0 +1,40 @@
+# Two commands on a fresh clone: `make demo` and `make test`. Each builds `.venv` first if it is not there.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help setup demo test check format bench clean
+
+help:            ## this list
+	@grep -E '^[a-z]+: .*##|^[a-z]+: +##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+setup: $(READY)  ## build .venv with the pinned dependencies
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(READY)   ## fit models on the built-in data: a table, three lists, a report
+	$(BIN)/shortlist demo --out demo
+
+test: $(READY)   ## the tests and the examples in the docstrings
+	$(BIN)/python -m pytest
+
+check: $(READY)  ## lint, strict types, tests, doctests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+format: $(READY) ## let ruff lay the code out
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(READY)  ## measure speed and memory; long
+	for script in benchmarks/[a-z]*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:           ## remove what the other targets made
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

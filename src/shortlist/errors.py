@@ -1,0 +1,26 @@
+"""The two ways in which a call can fail, each with one clear line for a person to read."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ShortlistError(Exception):
+    """Something went wrong while working; the command exits with 1."""
+
+
+class InputError(ShortlistError, ValueError):
+    """What was given cannot be used; the command exits with 2 and nothing has been written."""
+
+
+def unknown(owner: str, what: str, name: str, known: Iterable[str]) -> InputError:
+    """An error for a name that does not exist, with the nearest ones that do.
+
+    >>> print(unknown("losses", "name", "slatkk", ["sl", "slatk"]))
+    losses: unknown name 'slatkk'; did you mean 'slatk'? (known: sl, slatk)
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    return InputError(f"{owner}: unknown {what} {name!r}{hint} (known: {', '.join(names)})")

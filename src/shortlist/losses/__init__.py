@@ -1,0 +1,1 @@
+"""Ranking losses: functions of a score table."""

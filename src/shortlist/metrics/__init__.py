@@ -1,0 +1,1 @@
+"""Metrics: functions of a ranking and the truth, with a value for each user."""

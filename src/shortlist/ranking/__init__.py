@@ -1,0 +1,1 @@
+"""Ranked lists over the whole catalogue."""

@@ -1,0 +1,68 @@
+"""Names for classes: how ``--loss slatk`` finds a class, also in a package that somebody else wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import TypeVar
+
+from shortlist.errors import unknown
+
+T = TypeVar("T")
+C = TypeVar("C")
+
+
+class Registry(Mapping[str, type[T]]):
+    """The classes of one kind by name, with those that other packages offer under an entry point.
+
+    >>> animals: Registry[object] = Registry("animals")
+    >>> @animals.register("cat")
+    ... class Cat: ...
+    >>> animals["cat"].__name__, len(animals)
+    ('Cat', 1)
+    >>> animals["cot"]
+    Traceback (most recent call last):
+    ...
+    shortlist.errors.InputError: animals: unknown name 'cot'; did you mean 'cat'? (known: cat)
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._classes: dict[str, type[T]] = {}
+        self._asked_others = False
+
+    def register(self, name: str) -> Callable[[type[C]], type[C]]:
+        """Class decorator that enrols a class under a name."""
+
+        def enrol(cls: type[C]) -> type[C]:
+            if name in self._classes:
+                raise ValueError(f"{self.kind}: the name {name!r} is taken by {self._classes[name].__qualname__}")
+            self._classes[name] = cls  # type: ignore[assignment]
+            return cls
+
+        return enrol
+
+    def _load_others(self) -> None:
+        if self._asked_others:
+            return
+        self._asked_others = True
+        for entry in entry_points(group=f"shortlist.{self.kind}"):
+            self._classes.setdefault(entry.name, entry.load())
+
+    def __getitem__(self, name: str) -> type[T]:
+        self._load_others()
+        if name not in self._classes:
+            raise unknown(self.kind, "name", name, self._classes)
+        return self._classes[name]
+
+    def __contains__(self, name: object) -> bool:
+        self._load_others()
+        return name in self._classes
+
+    def __iter__(self) -> Iterator[str]:
+        self._load_others()
+        return iter(self._classes)
+
+    def __len__(self) -> int:
+        self._load_others()
+        return len(self._classes)

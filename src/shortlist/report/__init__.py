@@ -1,0 +1,1 @@
+"""Pages with pictures that open from disk."""

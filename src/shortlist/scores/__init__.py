@@ -1,0 +1,1 @@
+"""Similarities, and the score table that losses read."""

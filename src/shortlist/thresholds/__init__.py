@@ -1,0 +1,1 @@
+"""The score at which a user's Top-K list ends."""

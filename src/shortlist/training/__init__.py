@@ -1,0 +1,1 @@
+"""The loop that joins a loss to a model."""
