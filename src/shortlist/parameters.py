@@ -93,7 +93,8 @@ class Configured:
     shortlist.errors.InputError: Softmax.tau: expected a number above 0, received -1.0
     """
 
-    parameters: ClassVar[Mapping[str, Param]] = MappingProxyType({})
+    declared: ClassVar[Mapping[str, Param]] = MappingProxyType({})
+    """The parameters of the class by name, in the order of declaration."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -101,15 +102,15 @@ class Configured:
         if own:
             hints = get_type_hints(cls)
             typed = {name: Param(**{**vars(value), "annotation": hints[name]}) for name, value in own.items()}
-            cls.parameters = MappingProxyType({**cls.parameters, **typed})
+            cls.declared = MappingProxyType({**cls.declared, **typed})
 
     def __init__(self, **values: Any) -> None:
         super().__init__()
         for name in values:
-            if name not in self.parameters:
-                raise unknown(type(self).__name__, "parameter", name, self.parameters)
-        for name, declared in self.parameters.items():
-            setattr(self, name, check(type(self).__name__, name, declared, values.get(name, declared.default)))
+            if name not in self.declared:
+                raise unknown(type(self).__name__, "parameter", name, self.declared)
+        for name, parameter in self.declared.items():
+            setattr(self, name, check(type(self).__name__, name, parameter, values.get(name, parameter.default)))
         self.__post_init__()
 
     def __post_init__(self) -> None:
@@ -117,15 +118,15 @@ class Configured:
 
     def settings(self) -> dict[str, Any]:
         """The parameters' values, as they are written to ``config.json``."""
-        return {name: getattr(self, name) for name in self.parameters}
+        return {name: getattr(self, name) for name in self.declared}
 
     @classmethod
     def from_text(cls, texts: Mapping[str, str], **values: Any) -> Self:
         """Build from the texts of a command line; ``values`` are defaults that a text overrides."""
         for name, text in texts.items():
-            if name not in cls.parameters:
-                raise unknown(cls.__name__, "parameter", name, cls.parameters)
-            values[name] = _parse(cls.__name__, name, cls.parameters[name], text)
+            if name not in cls.declared:
+                raise unknown(cls.__name__, "parameter", name, cls.declared)
+            values[name] = _parse(cls.__name__, name, cls.declared[name], text)
         return cls(**values)
 
 

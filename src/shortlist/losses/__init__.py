@@ -1,1 +1,16 @@
-"""Ranking losses: functions of a score table."""
+"""Ranking losses: functions of a score table, or of positive and negative scores in a loop of one's own.
+
+>>> import torch
+>>> from shortlist.losses import SLAtK
+>>> loss = SLAtK(k=20, tau=0.1)
+>>> pos, neg, beta = torch.rand(8), torch.rand(8, 100), torch.zeros(8)
+>>> loss(pos, neg, threshold=beta).shape
+torch.Size([])
+"""
+
+from shortlist.losses.base import Loss, registry
+from shortlist.losses.pairwise import BPR
+from shortlist.losses.pointwise import BCE
+from shortlist.losses.softmax import SL, SLAtK
+
+__all__ = ["BCE", "BPR", "SL", "Loss", "SLAtK", "registry"]

@@ -1,0 +1,62 @@
+"""What a loss is: its parameters, and a formula over a score table."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from shortlist.errors import InputError
+from shortlist.parameters import Configured
+from shortlist.registry import Registry
+from shortlist.scores import DenseTable, ScoreTable, Similarity
+from shortlist.thresholds import Thresholds
+
+
+class Loss(Configured, nn.Module, ABC):
+    """A ranking loss. Subclasses declare parameters and write :meth:`value`; nothing else is needed.
+
+    In a loop of one's own it is called with scores, ``loss(pos_scores, neg_scores)`` of shapes ``[B]`` and ``[B, N]``;
+    Shortlist's loop calls it with a score table.
+    """
+
+    formula: ClassVar[str] = ""
+    """The loss of one positive i of user u, in one line."""
+
+    target: ClassVar[str] = ""
+    """The metric that the loss is made for."""
+
+    citation: ClassVar[str] = ""
+
+    similarity: ClassVar[Similarity] = "dot"
+    """How scores are made, unless the model is told otherwise."""
+
+    sampled: ClassVar[int | None] = None
+    """How many negatives are drawn for a positive, unless training is told otherwise; none: the whole catalogue."""
+
+    def forward(
+        self, scores: ScoreTable | Tensor, negatives: Tensor | None = None, *, threshold: Tensor | None = None
+    ) -> Tensor:
+        """The loss of a score table, or of positive scores [B] with negative scores [B, N] and thresholds [B]."""
+        if isinstance(scores, ScoreTable):
+            return self.value(scores)
+        if negatives is None:
+            raise InputError(f"{type(self).__name__}: expected negative scores [B, N], received none")
+        return self.value(DenseTable.from_pairs(scores, negatives, threshold))
+
+    @abstractmethod
+    def value(self, table: ScoreTable) -> Tensor:
+        """The formula: a scalar."""
+
+    def thresholds(self, n_users: int, n_items: int) -> Thresholds | None:
+        """The Top-K thresholds that the loop keeps for this loss, if the loss reads any."""
+        return None
+
+
+def mean_over_positives(value_P: Tensor) -> Tensor:
+    """The mean, and 0 where there is no positive."""
+    return value_P.sum() / max(1, len(value_P))
+
+
+registry: Registry[Loss] = Registry("losses")

@@ -1,0 +1,112 @@
+"""The softmax family: a positive against a log-sum-exp of its rivals."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from shortlist.errors import InputError
+from shortlist.losses.base import Loss, mean_over_positives, registry
+from shortlist.parameters import Search, param
+from shortlist.scores import Over, ScoreTable, Similarity
+from shortlist.thresholds import Estimator, Thresholds
+
+
+def softmax_terms(table: ScoreTable, tau: float, over: Over, pull: float, negatives: float | None = None) -> Tensor:
+    """``ln Σ_j exp(s_j/τ) − c·s_i/τ`` of each positive i; 0 for those whose row has nothing to stand against them.
+
+    With ``negatives`` the sum over negatives is scaled to that many: (N/|N_u|)·Σ_j.
+    """
+    lse_R = table.logsumexp(tau, over)
+    if negatives is not None and over == "negatives":
+        lse_R = lse_R + (negatives / table.population_R.clamp(min=1)).log()
+    term_P = table.per_positive(lse_R) - table.positives() * (pull / tau)
+    return torch.where(term_P.isfinite(), term_P, 0)
+
+
+@registry.register("sl")
+class SL(Loss):
+    r"""Softmax loss, known as sampled softmax, InfoNCE, CCE.
+
+    .. math:: L_{ui} = \ln \sum_j e^{s_{uj}/\tau} - c\,s_{ui}/\tau
+
+    over the user's negatives, or over all items, the positives among them. ``pull`` is the factor c on the positive's
+    term: 1 as published; a little less holds back the positives that are already well placed.
+
+    Bruch et al., "An Analysis of the Softmax Cross Entropy Loss for Learning-to-Rank with Binary Relevance", ICTIR
+    2019; Wu et al., "On the Effectiveness of Sampled Softmax Loss for Item Recommendation", TOIS 2024.
+
+    >>> loss = SL(tau=1.0)
+    >>> loss(torch.tensor([1.0]), torch.tensor([[0.0, 0.0]]))
+    tensor(-0.3069)
+    >>> SL(tau=1.0, denominator="all")(torch.tensor([1.0]), torch.tensor([[0.0, 0.0]]))
+    tensor(0.5514)
+    """
+
+    formula = "ln Σ_j exp(s_j/τ) − c·s_i/τ"
+    target = "NDCG"
+    citation = "Bruch et al., ICTIR 2019; Wu et al., TOIS 2024"
+    similarity: ClassVar[Similarity] = "cosine"
+
+    tau: float = param(0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
+    denominator: Over = param("negatives", help="what the sum runs over: the user's negatives, or all items")
+    pull: float = param(1.0, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0))
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        return mean_over_positives(softmax_terms(table, self.tau, self.denominator, self.pull))
+
+
+@registry.register("slatk")
+class SLAtK(Loss):
+    r"""SL@K: softmax loss whose positives are weighted by how they stand against the user's Top-K threshold β.
+
+    .. math:: L_{ui} = w_{ui}\,\Bigl(\ln \sum_j e^{s_{uj}/\tau} - c\,s_{ui}/\tau\Bigr),\quad
+              w_{ui} = \sigma\bigl((s_{ui}-\beta_u)/\tau_w\bigr)
+
+    With all items in the sum, exact β and c = 1 it bounds −ln DCG@K (Theorem 3.2). As published, the gradient flows
+    through the weight, which adds ``w(1−w)/τ_w·L`` at the positive: a weaker pull on hard positives, unstable where
+    τ_w is small. ``weight="detached"`` with ``pull`` below 1 gives the two effects apart, and is stable for every τ_w.
+
+    The weight multiplies the logarithm, so that the size of the sum matters, as it does not in SL: ``negatives`` is the
+    number of negatives that it is scaled to.
+
+    Yang et al., "Breaking the Top-K Barrier: Advancing Top-K Ranking Metrics Optimization in Recommender Systems", KDD
+    2025.
+
+    >>> loss = SLAtK(k=1, tau=1.0, tau_w=1.0, negatives=2.0)
+    >>> loss(torch.tensor([1.0]), torch.tensor([[0.0, 0.0]]), threshold=torch.tensor([1.0]))
+    tensor(-0.1534)
+    """
+
+    formula = "σ((s_i − β_u)/τ_w)·(ln Σ_j exp(s_j/τ) − c·s_i/τ)"
+    target = "NDCG@K"
+    citation = "Yang et al., KDD 2025"
+    similarity: ClassVar[Similarity] = "cosine"
+
+    k: int = param(20, at_least=1, help="K, the length of the list that is shown")
+    tau: float = param(0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
+    tau_w: float = param(1.0, above=0, help="temperature τ_w of the weight", search=Search(0.1, 3.0, log=True))
+    weight: Literal["published", "detached"] = param("published", help="whether the gradient flows through the weight")
+    pull: float = param(1.0, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0))
+    denominator: Over = param("negatives", help="what the sum runs over: the user's negatives, or all items")
+    negatives: float = param(1000.0, above=0, help="how many negatives the sum over negatives is scaled to")
+    threshold: Estimator = param("exact", help="how β is found: from the whole row, or estimated from a sample")
+    samples: int = param(1000, at_least=1, help="how many items a sampled threshold looks at")
+    refresh: int = param(5, at_least=1, help="epochs from one refresh of β to the next")
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        if table.threshold_R is None:
+            raise InputError("SLAtK.threshold: expected the Top-K threshold of each row, received none")
+        term_P = softmax_terms(table, self.tau, self.denominator, self.pull, self.negatives)
+        weight_P = torch.sigmoid((table.positives() - table.per_positive(table.threshold_R)) / self.tau_w)
+        return mean_over_positives((weight_P.detach() if self.weight == "detached" else weight_P) * term_P)
+
+    def thresholds(self, n_users: int, n_items: int) -> Thresholds:
+        """β of every user, refreshed as the parameters say."""
+        return Thresholds(
+            n_users, n_items, self.k, estimator=self.threshold, samples=self.samples, refresh=self.refresh
+        )

@@ -1,0 +1,112 @@
+"""The score table of a tensor at hand: sampled negatives, lists of learning to rank, a matrix of scores."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from shortlist.errors import InputError
+from shortlist.scores.kernels import Kernel
+from shortlist.scores.selection import kth_largest
+from shortlist.scores.table import Over, ScoreTable, logsumexp_of_positives, ranks_among_positives
+
+
+class DenseTable(ScoreTable):
+    """Answers from given scores; gradients are torch's own.
+
+    ``pos_P`` and ``row_P`` are the positives and their rows; ``cand_RC`` the candidates' scores. Where candidates may
+    be positives of their row, ``positive_RC`` marks them, and they do not count among the negatives. ``log_weight``
+    (of shape C or R × C) corrects for sampling.
+
+    >>> table = DenseTable.from_pairs(torch.tensor([1.0]), torch.tensor([[0.0, 1.0]]))
+    >>> table.logsumexp(1.0, "negatives"), table.ranks()
+    (tensor([1.3133]), tensor([2]))
+    """
+
+    def __init__(
+        self,
+        pos_P: Tensor,
+        row_P: Tensor,
+        cand_RC: Tensor,
+        *,
+        positive_RC: Tensor | None = None,
+        log_weight: Tensor | None = None,
+        population_R: Tensor | None = None,
+        threshold_R: Tensor | None = None,
+    ) -> None:
+        self.pos_P, self.row_P, self.cand_RC = pos_P, row_P, cand_RC
+        self.positive_RC, self.log_weight, self.threshold_R = positive_RC, log_weight, threshold_R
+        if population_R is None:
+            population_R = cand_RC.new_full((len(cand_RC),), float(cand_RC.shape[1]))
+            if positive_RC is not None:
+                population_R -= positive_RC.sum(1)
+        self.population_R = population_R
+
+    @classmethod
+    def from_pairs(cls, pos_B: Tensor, neg_BN: Tensor, threshold_B: Tensor | None = None) -> DenseTable:
+        """A positive a row, with N sampled negatives: the form of most training loops."""
+        if pos_B.ndim != 1 or neg_BN.ndim != 2 or len(pos_B) != len(neg_BN):
+            shapes = f"{list(pos_B.shape)} and {list(neg_BN.shape)}"
+            raise InputError(f"loss: expected positive scores [B] and negative scores [B, N], received {shapes}")
+        if threshold_B is not None and threshold_B.shape != pos_B.shape:
+            raise InputError(f"loss.threshold: expected shape [B], received {list(threshold_B.shape)}")
+        return cls(pos_B, torch.arange(len(pos_B), device=pos_B.device), neg_BN, threshold_R=threshold_B)
+
+    @classmethod
+    def from_matrix(cls, score_RC: Tensor, positive_RC: Tensor) -> DenseTable:
+        """The scores of every item, with a mask that says which are positives."""
+        row_P, column_P = positive_RC.nonzero(as_tuple=True)
+        return cls(score_RC[row_P, column_P], row_P, score_RC, positive_RC=positive_RC)
+
+    def positives(self) -> Tensor:
+        """The scores of the positives, as given."""
+        return self.pos_P
+
+    def _negatives(self) -> Tensor:
+        """The candidates with the row's own positives at −∞, where every kernel and exponential is 0."""
+        return self.cand_RC if self.positive_RC is None else self.cand_RC.masked_fill(self.positive_RC, -torch.inf)
+
+    def _weighted(self, value_NC: Tensor, row_N: Tensor | None = None) -> Tensor:
+        """Values of candidates, of the given rows if not of all, times their sampling weights."""
+        if self.log_weight is None:
+            return value_NC
+        weight = self.log_weight.exp()
+        return value_NC * (weight if row_N is None or weight.ndim == 1 else weight.index_select(0, row_N))
+
+    def logsumexp(self, tau: float, over: Over = "all") -> Tensor:
+        """By ``torch.logsumexp``; the positives join through ``logaddexp``."""
+        scaled_RC = self._negatives() / tau
+        if self.log_weight is not None:
+            scaled_RC = scaled_RC + self.log_weight
+        negatives_R = torch.logsumexp(scaled_RC, 1)
+        if over == "negatives":
+            return negatives_R
+        return torch.logaddexp(negatives_R, logsumexp_of_positives(self.pos_P / tau, self.row_P, self.n_rows))
+
+    def row_sum(self, kernel: Kernel) -> Tensor:
+        """The kernel of every candidate, weighted and summed."""
+        return self._weighted(kernel.value(self._negatives())).sum(1)
+
+    def pair_sum(self, kernel: Kernel) -> Tensor:
+        """The kernel of every difference, weighted and summed: P × C numbers."""
+        difference_PC = self._negatives().index_select(0, self.row_P) - self.pos_P.unsqueeze(1)
+        return self._weighted(kernel.value(difference_PC), self.row_P).sum(1)
+
+    @torch.no_grad()
+    def ranks(self) -> Tensor:
+        """Counted against the negatives and the row's positives."""
+        above_PC = self._negatives().index_select(0, self.row_P) >= self.pos_P.unsqueeze(1)
+        return above_PC.sum(1) + ranks_among_positives(self.pos_P, self.row_P)
+
+    @torch.no_grad()
+    def kth_largest(self, k: int) -> Tensor:
+        """Selected from negatives and positives side by side."""
+        return kth_largest(self._negatives(), self.pos_P, self.row_P, k)
+
+    def matrix(self) -> Tensor:
+        """The scores of the candidates, as given."""
+        return self.cand_RC
+
+    def is_positive(self) -> Tensor:
+        """The mask, as given; no candidate is a positive where there is none."""
+        return torch.zeros_like(self.cand_RC, dtype=torch.bool) if self.positive_RC is None else self.positive_RC

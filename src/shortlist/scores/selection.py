@@ -1,0 +1,44 @@
+"""The largest scores of each row, found in two steps instead of one long selection."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_GROUP = 16  # scores that are reduced to their maximum before anything is selected
+
+
+def largest(score_RC: Tensor, k: int) -> Tensor:
+    """The k largest values of each row, descending; the values of ``torch.topk``, several times faster on long rows.
+
+    A row is folded into strided groups of 16. The k largest scores lie in the k groups with the largest maxima, so that
+    only 16·k scores are left to select from. Maxima along the strided axis are taken at the speed of memory.
+
+    >>> largest(torch.tensor([[3.0, 1.0, 2.0]]), 2)
+    tensor([[3., 2.]])
+    """
+    n_rows, n_columns = score_RC.shape
+    width = n_columns // _GROUP
+    if width < 4 * k:
+        return score_RC.topk(min(k, n_columns), 1).values
+    folded_RGW = score_RC[:, : width * _GROUP].view(n_rows, _GROUP, width)
+    group_RK = folded_RGW.amax(1).topk(k, 1, sorted=False).indices
+    kept_RGK = folded_RGW.gather(2, group_RK.unsqueeze(1).expand(n_rows, _GROUP, k))
+    pool_RN = torch.cat([kept_RGK.flatten(1), score_RC[:, width * _GROUP :]], 1)
+    return pool_RN.topk(k, 1).values
+
+
+def kth_largest(cand_RC: Tensor, pos_P: Tensor, row_P: Tensor, k: int) -> Tensor:
+    """The k-th largest score of each row among finite candidates and positives; the lowest if there are fewer."""
+    n_rows = len(cand_RC)
+    count_R = torch.bincount(row_P, minlength=n_rows)
+    widest = int(count_R.max()) if len(count_R) else 0
+    order_P = torch.argsort(row_P, stable=True)
+    place_P = torch.arange(len(row_P), device=row_P.device) - (count_R.cumsum(0) - count_R)[row_P[order_P]]
+    side_RM = cand_RC.new_full((n_rows, widest), -torch.inf)
+    side_RM[row_P[order_P], place_P] = pos_P[order_P]
+    top_RK = cand_RC.new_full((n_rows, k), -torch.inf)
+    found_RN = largest(torch.cat([largest(cand_RC, k), side_RM], 1), k)
+    top_RK[:, : found_RN.shape[1]] = found_RN
+    there_R = top_RK.isfinite().sum(1).clamp_(min=1)
+    return top_RK.gather(1, (there_R - 1).unsqueeze(1)).squeeze(1)

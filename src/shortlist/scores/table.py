@@ -1,0 +1,109 @@
+"""The score table: everything that a loss may ask about scores.
+
+Legend of the shape suffixes: R rows (users, queries, positions), P positives of all rows, C candidates, D dimensions.
+
+A row has *positives* and *negatives*. The negatives are the row's candidates less those that are positives of the row.
+A loss asks questions and never learns how they are answered: from a tensor at hand
+(:class:`~shortlist.scores.dense.DenseTable`) or from vectors, in blocks of matrix products
+(:class:`~shortlist.scores.factored.FactoredTable`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from shortlist.scores.kernels import Kernel
+
+Over = Literal["all", "negatives"]
+
+
+class ScoreTable(ABC):
+    """Questions about R rows, their P positives and their candidates.
+
+    ``row_P`` is the row of each positive. ``population_R`` says how many items the negatives of a row stand for: their
+    number, or the size of the catalogue less the positives when the candidates are a sample whose weights correct for
+    it. ``threshold_R`` is the Top-K threshold of each row, present when a loss has said that it needs one.
+    """
+
+    row_P: Tensor
+    population_R: Tensor
+    threshold_R: Tensor | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.population_R)
+
+    @property
+    def n_positives(self) -> int:
+        """Number of positives of all rows."""
+        return len(self.row_P)
+
+    @abstractmethod
+    def positives(self) -> Tensor:
+        """The score of each positive: s_P."""
+
+    @abstractmethod
+    def logsumexp(self, tau: float, over: Over = "all") -> Tensor:
+        """``ln Σ_j ω_j·exp(s_rj/τ)`` of each row, over all its items or its negatives; ω are sampling weights."""
+
+    @abstractmethod
+    def row_sum(self, kernel: Kernel) -> Tensor:
+        """``Σ_j ω_j·φ(s_rj)`` of each row, over its negatives."""
+
+    @abstractmethod
+    def pair_sum(self, kernel: Kernel) -> Tensor:
+        """``Σ_j ω_j·φ(s_rj − s_p)`` of each positive, over the negatives of its row."""
+
+    @abstractmethod
+    def ranks(self) -> Tensor:
+        """``#{j : s_rj ≥ s_p}`` of each positive over its row's positives and negatives, itself counted; detached."""
+
+    @abstractmethod
+    def kth_largest(self, k: int) -> Tensor:
+        """The k-th largest score among each row's positives and negatives (the lowest if there are fewer); detached."""
+
+    @abstractmethod
+    def matrix(self) -> Tensor:
+        """The scores of the candidates, R × C."""
+
+    @abstractmethod
+    def is_positive(self) -> Tensor:
+        """Which of the candidates are positives of their row, R × C."""
+
+    def per_positive(self, value_R: Tensor) -> Tensor:
+        """A value of the row, repeated for each of its positives."""
+        return value_R.index_select(0, self.row_P)
+
+    def row_total(self, value_P: Tensor) -> Tensor:
+        """The sum over each row's positives."""
+        return value_P.new_zeros(self.n_rows).index_add(0, self.row_P, value_P)
+
+
+def logsumexp_of_positives(pos_P: Tensor, row_P: Tensor, n_rows: int) -> Tensor:
+    """``ln Σ_{p ∈ r} exp(x_p)`` of each row; −∞ where a row has no positive."""
+    top_R = pos_P.new_full((n_rows,), -torch.inf).scatter_reduce(0, row_P, pos_P.detach(), "amax")
+    shift_R = torch.where(top_R.isfinite(), top_R, torch.zeros_like(top_R))
+    sum_R = pos_P.new_zeros(n_rows).index_add(0, row_P, (pos_P - shift_R.index_select(0, row_P)).exp())
+    return sum_R.log() + shift_R
+
+
+def ranks_among_positives(pos_P: Tensor, row_P: Tensor) -> Tensor:
+    """How many positives of its row score at least as high as each positive, itself counted.
+
+    >>> ranks_among_positives(torch.tensor([1.0, 2.0, 2.0, 0.0]), torch.tensor([0, 0, 0, 1]))
+    tensor([3, 2, 2, 1])
+    """
+    by_score = torch.argsort(pos_P, descending=True, stable=True)
+    order_P = by_score[torch.argsort(row_P[by_score], stable=True)]
+    row_S, pos_S = row_P[order_P], pos_P[order_P]
+    last_of_tie_S = torch.ones_like(row_S, dtype=torch.bool)
+    last_of_tie_S[:-1] = (row_S[1:] != row_S[:-1]) | (pos_S[1:] != pos_S[:-1])
+    tie_end_S = last_of_tie_S.nonzero().squeeze(1)
+    end_S = tie_end_S[torch.searchsorted(tie_end_S, torch.arange(len(row_S)))]
+    start_S = torch.searchsorted(row_S, row_S)
+    return torch.empty_like(row_P).scatter_(0, order_P, end_S - start_S + 1)

@@ -1,0 +1,141 @@
+"""Dense and factored tables answer the same questions with the same values and the same gradients."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from scores.tables import Case, Oracle, random_case
+from shortlist.errors import InputError, ShortlistError
+from shortlist.scores import DenseTable, FactoredTable, Hinge, Kernel, ScoreTable, Softplus
+
+FORMS = ["dense", "factored", "factored_apart"]
+KERNELS: list[tuple[Kernel, object]] = [
+    (Softplus(), lambda x: math.log1p(math.exp(x))),
+    (Hinge(0.5), lambda x: max(0.0, x + 0.5)),
+]
+SHAPES = [
+    {"rows": 5, "items": 9},
+    {"rows": 5, "items": 9, "bias": True},
+    {"rows": 4, "items": 7, "weights": True},
+    {"rows": 7, "items": 70, "bias": True, "weights": True, "max_elements": 140},  # two rows a block
+    {"rows": 3, "items": 1},
+    {"rows": 1, "items": 30},
+]
+
+
+def close(answer: Tensor, expected: list[float], tolerance: float = 1e-10) -> None:
+    torch.testing.assert_close(
+        answer.detach(), torch.tensor(expected, dtype=answer.dtype), atol=tolerance, rtol=tolerance
+    )
+
+
+def finite(value: Tensor) -> Tensor:
+    """Rows without negatives have a log-sum-exp of −∞, which a gradient check cannot difference."""
+    return value[value.isfinite()]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_question_agrees_with_loops(form: str, shape: dict[str, int]) -> None:
+    for seed in range(4):
+        case = random_case(seed, **shape)
+        table: ScoreTable = getattr(case, form)()
+        oracle = Oracle(case)
+        close(table.positives(), [oracle.score[r][i] for r, i in oracle.pairs])
+        for tau in (0.3, 2.0):
+            close(table.logsumexp(tau, "all"), oracle.logsumexp(tau, "all"))
+            close(table.logsumexp(tau, "negatives"), oracle.logsumexp(tau, "negatives"))
+        for kernel, phi in KERNELS:
+            close(table.row_sum(kernel), oracle.row_sum(phi))
+            close(table.pair_sum(kernel), oracle.pair_sum(phi))
+        assert table.ranks().tolist() == oracle.ranks()
+        for k in (1, 3, 200):
+            close(table.kth_largest(k), oracle.kth_largest(k))
+        close(table.matrix(), oracle.score)
+        assert table.population_R.tolist() == [len(oracle.negatives(r)) for r in range(table.n_rows)]
+        mask = [[j in oracle.positives_of[r] for j in oracle.items] for r in range(table.n_rows)]
+        assert table.is_positive().tolist() == mask
+
+
+QUESTIONS = {
+    "positives": lambda table: table.positives(),
+    "all": lambda table: finite(table.logsumexp(0.7, "all")),
+    "negatives": lambda table: finite(table.logsumexp(0.7, "negatives")),
+    "row_sum": lambda table: table.row_sum(Softplus()),
+    "pair_sum": lambda table: table.pair_sum(Softplus()),
+    "matrix": lambda table: table.matrix(),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("form", ["factored", "factored_apart"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_gradients_agree_with_numerical_ones(question: str, form: str, shape: dict[str, int]) -> None:
+    case = random_case(0, **(shape | {"items": min(shape["items"], 12)}))
+
+    def answer(*vectors: Tensor) -> Tensor:
+        copy = Case(vectors[0], vectors[1], case.row_P, case.column_P, vectors[2] if len(vectors) > 2 else None)
+        copy.log_weight_C, copy.max_elements = case.log_weight_C, case.max_elements
+        return QUESTIONS[question](getattr(copy, form)())
+
+    assert torch.autograd.gradcheck(answer, case.vectors())
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_float32_gradients_agree_with_dense_autograd(question: str, scale: float) -> None:
+    for seed in range(3):
+        grads = []
+        for form in ("dense", "factored"):
+            case = random_case(seed, rows=20, items=300, dim=8, bias=True, scale=scale, dtype=torch.float32)
+            value = QUESTIONS[question](getattr(case, form)())
+            (value * torch.linspace(-1, 1, value.numel()).view_as(value)).sum().backward()
+            grads.append([vector.grad for vector in case.vectors()])
+        for dense, factored in zip(*grads, strict=True):
+            torch.testing.assert_close(factored, dense, rtol=2e-4, atol=2e-5 * float(dense.abs().max()))
+
+
+def test_two_questions_share_the_buffer_and_keep_their_gradients() -> None:
+    """The second question overwrites the buffer; the first one's backward pass notices and computes again."""
+    expected = random_case(3, rows=6, items=20)
+    (expected.dense().logsumexp(0.5).sum() + 2 * expected.dense().logsumexp(1.5, "negatives")[1:].sum()).backward()
+    case = random_case(3, rows=6, items=20)
+    table = case.factored()
+    (table.logsumexp(0.5).sum() + 2 * table.logsumexp(1.5, "negatives")[1:].sum()).backward()
+    for ours, theirs in zip(case.vectors(), expected.vectors(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+@pytest.mark.parametrize("bound", [None, 1.0])
+def test_extreme_temperatures_stay_finite(bound: float | None) -> None:
+    x = torch.nn.functional.normalize(torch.randn(4, 8, generator=torch.Generator().manual_seed(0)), dim=1)
+    y = torch.nn.functional.normalize(torch.randn(50, 8, generator=torch.Generator().manual_seed(1)), dim=1)
+    at = torch.arange(4)
+    table = FactoredTable(x.requires_grad_(), y.requires_grad_(), row_P=at, column_P=at, bound=bound)
+    for tau in (0.002, 0.01, 0.2, 100.0):
+        expected = torch.logsumexp((x.double() @ y.double().T) / tau, 1)
+        answer = table.logsumexp(tau)
+        torch.testing.assert_close(answer.double(), expected, rtol=1e-5, atol=1e-5)
+        assert all(grad.isfinite().all() for grad in torch.autograd.grad(answer.sum(), [x, y]))
+
+
+def test_restriction_keeps_rows_and_positives() -> None:
+    case = random_case(1, rows=5, items=30, bias=True)
+    column_N = torch.tensor([3, 7, 8, 20])
+    table = case.factored().restricted(column_N)
+    torch.testing.assert_close(table.positives(), case.factored().positives())
+    torch.testing.assert_close(table.matrix(), case.scores()[:, column_N].detach())
+    assert torch.equal(table.is_positive(), case.factored().is_positive()[:, column_N])
+
+
+def test_positives_that_are_no_candidates_need_vectors() -> None:
+    with pytest.raises(ShortlistError, match="expected the vectors"):
+        FactoredTable(torch.eye(2), torch.eye(2), row_P=torch.tensor([0]), column_P=torch.tensor([-1]))
+
+
+@pytest.mark.parametrize(("pos", "neg"), [((3,), (2, 4)), ((3, 1), (3, 4)), ((3,), (3,))])
+def test_wrong_shapes_are_named(pos: tuple[int, ...], neg: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match=r"expected positive scores \[B\] and negative scores \[B, N\], received"):
+        DenseTable.from_pairs(torch.zeros(pos), torch.zeros(neg))
