@@ -28,6 +28,9 @@ class BuiltInFacts:
     interactions: int
 
 
+DEBIAN_NAME = "debian"
+"""The name by which the loader knows the set."""
+
 DEBIAN = BuiltInFacts(**json.loads((_FOLDER / "facts.json").read_text(encoding="utf-8")))
 
 
