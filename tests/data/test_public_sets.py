@@ -1,9 +1,11 @@
 """Registered sets: only what was checked gets a name, and nothing half-made is left behind."""
 
+import gzip
 import hashlib
 import io
 import json
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -12,8 +14,10 @@ import pytest
 
 from data.web import Site, served
 from shortlist.data import registry
+from shortlist.data.load import LoadOptions, load
 from shortlist.data.public_sets import SETS, PublicSet
 from shortlist.data.registry import AS_PUBLISHED, RECORDED, SAME_TABLE, default_folder, find, get, named, receipt_of
+from shortlist.data.statistics import describe
 from shortlist.errors import InputError, ShortlistError
 
 TABLE = b"1\t10\t5\t0\n2\t11\t4\t1\n" * 1000
@@ -204,3 +208,42 @@ def test_where_sets_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert default_folder() == tmp_path / ".local/share/shortlist/data"
     monkeypatch.setattr("sys.platform", "darwin")
     assert default_folder() == tmp_path / "Library/Application Support/shortlist/data"
+
+
+def test_a_published_format_is_read_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is registered about a file without a header is enough to load it."""
+    monkeypatch.setenv("SHORTLIST_HOME", str(tmp_path / "home"))
+    checkins = "".join(
+        f"{user}\t2010-10-1{user}T23:55:27Z\t30.2\t-97.7\t{place}\n" for user in range(5) for place in "xyz"
+    )
+    (tmp_path / "gowalla").write_bytes(gzip.compress(checkins.encode()))
+    ratings = "".join(f"A{user},B00{item},{item}.0,139888320{user}\n" for user in range(5) for item in (1, 4, 5))
+    (tmp_path / "amazon").write_text(ratings)
+    for name, file, options in (
+        ("gowalla-checkins", "gowalla", LoadOptions()),
+        ("amazon2014-beauty", "amazon", LoadOptions(min_rating=3)),
+    ):
+        with pytest.raises(InputError, match=f"data get {name}"):
+            load(name, options)
+        get(name, from_file=tmp_path / file)
+        split = load(name, options)
+        assert split.train.times is not None
+        facts = describe(split)
+        assert (facts["users"], facts["interactions"]) == (5, 15 if file == "gowalla" else 10)
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("ml-100k", (939, 1_016, 80_393)), ("ml-1m", (6_033, 3_123, 834_449))])
+def test_the_archives_at_hand(
+    name: str,
+    sizes: tuple[int, int, int],
+    shared_data: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("SHORTLIST_HOME", str(tmp_path))
+    path = get(name, from_file=shared_data(f"raw/{name}.zip"))
+    receipt = receipt_of(path)
+    assert receipt is not None
+    assert receipt.checked in (AS_PUBLISHED, SAME_TABLE)
+    facts = describe(load(name, LoadOptions(min_rating=3, core=10)))
+    assert (facts["users"], facts["items"], facts["interactions"]) == sizes
