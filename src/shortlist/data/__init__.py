@@ -1,5 +1,28 @@
 """Tables in, interactions out."""
 
+from shortlist.data.columns import Columns
 from shortlist.data.interactions import BoolArray, FloatArray, IntArray, Interactions
+from shortlist.data.load import LoadOptions, load
+from shortlist.data.noise import flip_negatives
+from shortlist.data.prepare import k_core, to_interactions
+from shortlist.data.splits import Split, at_time, hold_out_irbenchmark, hold_out_share, leave_last
+from shortlist.data.tables import read
 
-__all__ = ["BoolArray", "FloatArray", "IntArray", "Interactions"]
+__all__ = [
+    "BoolArray",
+    "Columns",
+    "FloatArray",
+    "IntArray",
+    "Interactions",
+    "LoadOptions",
+    "Split",
+    "at_time",
+    "flip_negatives",
+    "hold_out_irbenchmark",
+    "hold_out_share",
+    "k_core",
+    "leave_last",
+    "load",
+    "read",
+    "to_interactions",
+]

@@ -58,14 +58,17 @@ class Interactions:
         users_P, items_P = np.asarray(users, np.int64), np.asarray(items, np.int64)
         user_series, item_series = pl.Series("user_id", user_ids), pl.Series("item_id", item_ids)
         key_P = users_P * len(item_series) + items_P
-        order = None if bool(np.all(key_P[1:] > key_P[:-1])) else np.argsort(key_P, kind="stable")
-        if order is not None:
-            key_P = key_P[order]
+        if not bool(np.all(key_P[1:] > key_P[:-1])):
+            if weights is None and times is None:
+                key_P = np.sort(key_P)  # several times faster than an order
+                users_P, items_P = np.divmod(key_P, len(item_series))
+            else:
+                order = np.argsort(key_P, kind="stable")
+                key_P, users_P, items_P = key_P[order], users_P[order], items_P[order]
+                weights = None if weights is None else weights[order]
+                times = None if times is None else times[order]
             if bool(np.any(key_P[1:] == key_P[:-1])):
                 raise InputError("interactions: expected each (user, item) pair once, received repeated pairs")
-            users_P, items_P = users_P[order], items_P[order]
-            weights = None if weights is None else weights[order]
-            times = None if times is None else times[order]
         counts = np.bincount(users_P, minlength=len(user_series))
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return cls(indptr, items_P.astype(np.int32), user_series, item_series, weights, times)

@@ -1,0 +1,229 @@
+"""The file formats: from a file's bytes to a table with its own column names.
+
+Fields of text formats stay text here, so that an id such as ``007`` survives; :mod:`shortlist.data.checks` gives the
+chosen columns their types.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from shortlist.data.columns import ROLES, Columns, looks_like_header
+from shortlist.data.sources import SUFFIXES, Source, readable
+from shortlist.errors import InputError
+
+DELIMITERS = (",", "\t", ";", "|", "::")
+UNIT_SEPARATOR = "\x1f"  # stands in for a delimiter of several characters, which polars does not know
+QUOTE = '"'
+WITHOUT_HEADER = (".data", ".dat")
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """A table as its file gives it."""
+
+    label: str
+    frame: pl.LazyFrame
+    columns: Columns
+    """The caller's columns, with the positions filled in if the file has no header."""
+
+    first_row: int = 1
+    """Number of the first row of data, as a person counts: 2 below a header."""
+
+    kept_rows: pl.Series | None = None
+    """Positions of the rows in the file, if blank lines were left out."""
+
+    is_text: bool = False
+    """Whether the fields are text whose types are still to be found."""
+
+    def row_number(self, position: int) -> int:
+        """The row's number in the file, as a person counts."""
+        return self.first_row + (position if self.kept_rows is None else int(self.kept_rows[position]))
+
+
+def read_raw(source: Source, columns: Columns, delimiter: str | None) -> RawTable:
+    """Read a file by the ending of its name; a delimiter that is given makes it a delimited table."""
+    suffix = "." + source.name.rpartition(".")[2]
+    if delimiter is not None:
+        if not delimiter or set(delimiter) & set('"\r\n'):
+            raise InputError(f"delimiter: expected characters other than quotes and line ends, received {delimiter!r}")
+        return _delimited(source, columns, "\t" if delimiter == r"\t" else delimiter)
+    if suffix not in _READERS:
+        raise InputError(
+            f"{source.label}: expected a name that ends in {', '.join(SUFFIXES)} (or these with .gz) or .zip, or a "
+            f"delimiter, received {source.name!r}"
+        )
+    return _READERS[suffix](source, columns)
+
+
+def _parquet(source: Source, columns: Columns) -> RawTable:
+    with readable(source.label, "a Parquet file"):
+        frame = pl.scan_parquet(source.content, glob=False)
+        frame.collect_schema()
+    return RawTable(source.label, frame, columns)
+
+
+def _ndjson(source: Source, columns: Columns) -> RawTable:
+    content = source.read_bytes()
+    _text(source.label, content)
+    if not content.strip():
+        raise InputError(f"{source.label}: expected rows, received an empty file")
+    try:
+        with readable(source.label, "NDJSON"):
+            frame = pl.read_ndjson(content, infer_schema_length=None)
+    except InputError:
+        _blame_json_line(source.label, content)
+        raise
+    return RawTable(source.label, frame.lazy(), columns)
+
+
+def _blame_json_line(label: str, content: bytes) -> None:
+    """Name the first line that is not a JSON object, if there is one."""
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        try:
+            is_object = not line.strip() or isinstance(json.loads(line), dict)
+        except (ValueError, RecursionError):
+            is_object = False
+        if not is_object:
+            raise InputError(f"{label}: row {number}: expected a JSON object, received {_excerpt(line.decode())}")
+
+
+def _inter(source: Source, columns: Columns) -> RawTable:
+    return _delimited(source, columns, "\t", quote=None)
+
+
+def _sniffed(source: Source, columns: Columns) -> RawTable:
+    """A delimited table whose delimiter stands in its first line."""
+    preferred = {"csv": ",", "tsv": "\t", "data": "\t", "dat": "::"}[source.name.rpartition(".")[2]]
+    line = _first_line(source)
+    return _delimited(source, columns, next((d for d in (preferred, *DELIMITERS) if d in line), preferred))
+
+
+def _text_table(source: Source, columns: Columns) -> RawTable:
+    """A ``.txt``: a delimited table if its first line is a header, else LightGCN's ``user item item …``."""
+    line = _first_line(source)
+    for delimiter in (*DELIMITERS, " "):
+        if delimiter in line and (columns.said() or looks_like_header(line.split(delimiter), columns)):
+            return _delimited(source, columns, delimiter)
+    return _adjacency(source, columns)
+
+
+def _adjacency(source: Source, columns: Columns) -> RawTable:
+    """LightGCN's form: on each line a user and the items, with spaces between; a user alone has none."""
+    lines = [line.split() for line in _text(source.label, source.read_bytes()).splitlines()]
+    users_of_lines = Counter(line[0] for line in lines if line)
+    is_pairs = all(len(line) in (0, 2) for line in lines)  # one pair a line, the user repeated: the same reading
+    if not is_pairs and users_of_lines and max(users_of_lines.values()) > 1:
+        repeated = users_of_lines.most_common(1)[0][0]
+        raise InputError(
+            f"{source.label}: expected one line for each user (user item item …), received several for "
+            f"{_excerpt(repeated)}; for a table without a header give its delimiter"
+        )
+    users = pl.Series("user", [line[0] for line in lines if line], dtype=pl.String)
+    items = pl.Series("item", [line[1:] for line in lines if line], dtype=pl.List(pl.String))
+    frame = pl.DataFrame([users, items]).explode("item").drop_nulls()
+    if frame.is_empty():
+        raise InputError(f"{source.label}: expected lines of a user and items, received none")
+    return RawTable(source.label, frame.lazy(), Columns(user="user", item="item"), is_text=True)
+
+
+def _delimited(source: Source, columns: Columns, delimiter: str, quote: str | None = QUOTE) -> RawTable:
+    has_header = not columns.are_positions() and _has_header(source, columns, delimiter)
+    content: Path | bytes = source.content
+    separator = delimiter
+    if len(delimiter.encode()) > 1:
+        content, separator, quote = _with_single_separator(source, delimiter), UNIT_SEPARATOR, None
+    try:
+        with readable(source.label, "a delimited table"):
+            frame = pl.read_csv(
+                content, separator=separator, quote_char=quote, has_header=has_header, infer_schema=False, glob=False
+            )
+    except InputError:
+        _blame_line(source, delimiter, quote)
+        raise
+    if frame.width and frame[:, -1].null_count():  # polars fills short rows up with nulls
+        _blame_line(source, delimiter, quote)
+    if not has_header:
+        frame.columns = [str(position) for position in range(1, frame.width + 1)]
+        columns = columns if columns.said() else Columns(**dict(zip(ROLES, frame.columns, strict=False)))
+    first_row = 2 if has_header else 1
+    is_blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
+    if not is_blank.any():
+        return RawTable(source.label, frame.lazy(), columns, first_row, is_text=True)
+    kept = (~is_blank).arg_true()
+    return RawTable(source.label, frame.filter(~is_blank).lazy(), columns, first_row, kept, is_text=True)
+
+
+def _has_header(source: Source, columns: Columns, delimiter: str) -> bool:
+    """MovieLens' kinds of files come without a header; elsewhere a missing one is an error, not a guess."""
+    fields = [field.strip(QUOTE) for field in _first_line(source).split(delimiter)]
+    return looks_like_header(fields, columns) or not source.name.endswith(WITHOUT_HEADER)
+
+
+def _with_single_separator(source: Source, delimiter: str) -> bytes:
+    content = source.read_bytes()
+    if UNIT_SEPARATOR.encode() in content:
+        raise InputError(f"{source.label}: expected text without the control character 0x1f beside {delimiter!r}")
+    return content.replace(delimiter.encode(), UNIT_SEPARATOR.encode())
+
+
+def _first_line(source: Source) -> str:
+    """The first line that is not empty, without a byte order mark."""
+    with readable(source.label, "a text file"):
+        stream = io.BytesIO(source.content) if isinstance(source.content, bytes) else source.content.open("rb")
+        with stream:
+            line = next((line for line in stream if line.strip()), b"")
+    if not line:
+        raise InputError(f"{source.label}: expected rows, received an empty file")
+    return _text(source.label, line).removeprefix("\ufeff").strip("\r\n")
+
+
+def _text(label: str, content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as problem:
+        row = content.count(b"\n", 0, problem.start) + 1
+        raise InputError(
+            f"{label}: row {row}: expected UTF-8 text, received the byte 0x{content[problem.start]:02x}"
+        ) from None
+
+
+def _blame_line(source: Source, delimiter: str, quote: str | None) -> None:
+    """Name the first row that is not UTF-8, or that has more or fewer fields than the first one."""
+    text = _text(source.label, source.read_bytes())
+    rows: Iterable[list[str]]
+    if quote is None or len(delimiter) > 1:
+        rows = (line.split(delimiter) if line else [] for line in text.split("\n"))
+    else:
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quotechar=quote)
+    width = 0
+    with readable(source.label, "a delimited table"):
+        for number, row in enumerate(rows, start=1):
+            width = width or len(row)
+            if row and len(row) != width:
+                raise InputError(
+                    f"{source.label}: row {number}: expected {width} fields, received {len(row)} "
+                    f"({_excerpt(delimiter.join(row))})"
+                )
+
+
+def _excerpt(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:59] + "…")
+
+
+_READERS: dict[str, Callable[[Source, Columns], RawTable]] = {
+    ".parquet": _parquet,
+    ".ndjson": _ndjson,
+    ".jsonl": _ndjson,
+    ".inter": _inter,
+    ".txt": _text_table,
+    **dict.fromkeys((".csv", ".tsv", ".data", ".dat"), _sniffed),
+}

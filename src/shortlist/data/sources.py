@@ -1,0 +1,133 @@
+"""What a path holds: one table, or the parts of a data set that came already split.
+
+A folder and a zip archive are looked at in the same way: a list of named files among which the parts are found.
+Nothing is ever unpacked to disk.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+import polars as pl
+
+from shortlist.errors import InputError
+
+SUFFIXES = (".csv", ".tsv", ".parquet", ".ndjson", ".jsonl", ".inter", ".txt", ".data", ".dat")
+MOVIELENS_TABLES = ("u.data", "ratings.dat", "ratings.csv")
+PART_NAMES = {"train": "train", "test": "test", "valid": "valid", "validation": "valid", "val": "valid"}
+WHOLE = "whole"
+"""Key of a data set's only table, when it did not come split."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file with a table, wherever it lies."""
+
+    label: str
+    """How errors name the file."""
+
+    name: str
+    """The file's name in lower case, without ``.gz``: its ending says what it holds."""
+
+    content: Path | bytes
+    """The file itself, or its bytes if it had to be unpacked."""
+
+    def read_bytes(self) -> bytes:
+        """The file's bytes, unpacked."""
+        return self.content.read_bytes() if isinstance(self.content, Path) else self.content
+
+
+@contextmanager
+def readable(label: str, expected: str) -> Iterator[None]:
+    """Turn what a damaged file makes a reader raise into one line that names the file."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (
+        *(OSError, EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile),
+        *(NotImplementedError, RuntimeError, ValueError, OverflowError, MemoryError),
+        *(pl.exceptions.PolarsError, pl.exceptions.PanicException),
+    ) as problem:
+        reason = (getattr(problem, "strerror", None) or str(problem) or type(problem).__name__).strip().split("\n")[0]
+        raise InputError(
+            f"{label}: expected {expected}, received a file that does not read as one ({reason})"
+        ) from None
+
+
+def single(path: Path) -> Source:
+    """A file that is one table, unpacked if it is gzipped."""
+    name = path.name.lower()
+    if not name.endswith(".gz"):
+        return Source(str(path), name, path)
+    with readable(str(path), "a gzip file"):
+        return Source(str(path), name.removesuffix(".gz"), gzip.decompress(path.read_bytes()))
+
+
+def find_parts(path: Path) -> dict[str, Source]:
+    """The tables under a path: train, test and perhaps valid, or one under the key ``whole``."""
+    if path.is_dir():
+        files = {child.name: child for child in sorted(path.iterdir()) if child.is_file()}
+        return {part: single(files[name]) for part, name in _choose(str(path), list(files)).items()}
+    if path.suffix.lower() == ".zip":
+        return _parts_of_zip(path)
+    if not path.exists():
+        raise InputError(f"{path}: expected a table, a folder or an archive, received a path that does not exist")
+    return {WHOLE: single(path)}
+
+
+def _parts_of_zip(path: Path) -> dict[str, Source]:
+    parts = {}
+    with readable(str(path), "a zip archive"), zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if not name.endswith("/")]
+        for name in names:
+            _refuse_outside(str(path), name)
+        for part, name in _choose(str(path), names).items():
+            content = archive.read(name)
+            packed = name.lower().endswith(".gz")
+            plain_name = PurePosixPath(name).name.lower().removesuffix(".gz")
+            parts[part] = Source(f"{path}/{name}", plain_name, gzip.decompress(content) if packed else content)
+    return parts
+
+
+def _refuse_outside(label: str, name: str) -> None:
+    """Nothing is unpacked to disk, but an archive that tries to reach outside itself is not one to trust."""
+    parts = PureWindowsPath(name)  # splits at both kinds of slashes
+    if parts.is_absolute() or parts.drive or parts.root or ".." in parts.parts:
+        raise InputError(f"{label}: expected paths inside the archive, received {name!r}, which points outside")
+
+
+def _choose(label: str, names: list[str]) -> dict[str, str]:
+    """Which of the files are the parts: those named train, test, valid; else MovieLens' table; else the only table."""
+    parts: dict[str, list[str]] = {}
+    for name in names:
+        words = PurePosixPath(name).name.lower().removesuffix(".gz").split(".")
+        if f".{words[-1]}" in SUFFIXES and len(words) > 1 and words[-2] in PART_NAMES:  # train.csv, ml-1m.train.inter
+            parts.setdefault(PART_NAMES[words[-2]], []).append(name)
+    for part, found in parts.items():
+        if len(found) > 1:
+            raise InputError(f"{label}: expected one {part} table, received {_few(found)}")
+    if "train" in parts and "test" in parts:
+        return {part: parts[part][0] for part in ("train", "valid", "test") if part in parts}
+    if len(parts) > 1 or (parts and "train" not in parts):
+        raise InputError(f"{label}: expected tables named train and test, received {_few(sorted(parts))} only")
+    tables = [name for name in names if name.lower().removesuffix(".gz").endswith(SUFFIXES)]
+    known = [name for name in tables if PurePosixPath(name).name in MOVIELENS_TABLES]
+    for choice in (known, tables):
+        if len(choice) == 1:
+            return {WHOLE: choice[0]}
+    raise InputError(
+        f"{label}: expected tables named train and test, or one table ({', '.join(SUFFIXES)}), received "
+        + (_few(tables or names) or "nothing")
+    )
+
+
+def _few(names: list[str]) -> str:
+    """The first names of a list that may be long."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

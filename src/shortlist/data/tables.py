@@ -1,0 +1,63 @@
+"""Reading tables: any of the formats in, one frame with the columns user, item and perhaps weight and time out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import polars as pl
+
+from shortlist.data import checks
+from shortlist.data.columns import Columns, assign
+from shortlist.data.formats import RawTable, read_raw
+from shortlist.data.sources import WHOLE, Source, find_parts, readable
+from shortlist.errors import InputError
+
+_CHECKS: Mapping[str, Callable[[RawTable, pl.Series], pl.Series]] = {
+    "user": checks.ids,
+    "item": checks.ids,
+    "weight": checks.weights,
+    "time": checks.times,
+}
+
+
+def read(path: str | Path, *, columns: Columns | None = None, delimiter: str | None = None) -> pl.DataFrame:
+    """Read one table: a file, or an archive or folder that holds a single one.
+
+    The format follows from the name: ``.csv`` and ``.tsv`` (with a header), ``.parquet``, ``.ndjson``/``.jsonl``,
+    RecBole's ``.inter``, LightGCN's ``.txt``, MovieLens' ``.data``, ``.dat`` and ``.zip``; each also gzipped. Files
+    without a header are read as user, item, weight, time if they are ``.data`` or ``.dat``; elsewhere their columns are
+    said by position, ``Columns(user="1", item="2")``.
+
+    Ids keep their type. Those of text formats become whole numbers if all of them are, and read the same when written
+    back: ``007`` stays text.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "clicks.csv")
+    ...     _ = file.write_text("userId,sku,date\\nann,7,2024-05-31\\nbob,9,2024-06-01\\n")
+    ...     read(file).rows()
+    [('ann', 7, datetime.datetime(2024, 5, 31, 0, 0)), ('bob', 9, datetime.datetime(2024, 6, 1, 0, 0))]
+    """
+    parts = read_parts(path, columns=columns, delimiter=delimiter)
+    if WHOLE not in parts:
+        raise InputError(f"{path}: expected one table, received the parts {', '.join(parts)}")
+    return parts[WHOLE]
+
+
+def read_parts(
+    path: str | Path, *, columns: Columns | None = None, delimiter: str | None = None
+) -> dict[str, pl.DataFrame]:
+    """Read every table under a path: train, test and perhaps valid, or a single one under the key ``whole``."""
+    sources = find_parts(Path(path))
+    return {part: _read_source(source, columns or Columns(), delimiter) for part, source in sources.items()}
+
+
+def _read_source(source: Source, columns: Columns, delimiter: str | None) -> pl.DataFrame:
+    table = read_raw(source, columns, delimiter)
+    with readable(source.label, "a table"):
+        chosen = assign(table.label, table.frame.collect_schema().names(), table.columns)
+        raw = table.frame.select(pl.col(list(chosen.values()))).collect()
+        if raw.is_empty():
+            raise InputError(f"{source.label}: expected rows, received none")
+        return pl.DataFrame([_CHECKS[role](table, raw[name]).alias(role) for role, name in chosen.items()])
