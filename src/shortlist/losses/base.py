@@ -35,6 +35,9 @@ class Loss(Configured, nn.Module, ABC):
     sampled: ClassVar[int | None] = None
     """How many negatives are drawn for a positive, unless training is told otherwise; none: the whole catalogue."""
 
+    remedy: ClassVar[str] = ""
+    """What to change where training with this loss collapses."""
+
     def forward(
         self, scores: ScoreTable | Tensor, negatives: Tensor | None = None, *, threshold: Tensor | None = None
     ) -> Tensor:

@@ -47,6 +47,7 @@ class SL(Loss):
 
     formula = "ln Σ_j exp(s_j/τ) − c·s_i/τ"
     target = "NDCG"
+    remedy = "a larger loss.tau"
     citation = "Bruch et al., ICTIR 2019; Wu et al., TOIS 2024"
     similarity: ClassVar[Similarity] = "cosine"
 
@@ -83,6 +84,7 @@ class SLAtK(Loss):
 
     formula = "σ((s_i − β_u)/τ_w)·(ln Σ_j exp(s_j/τ) − c·s_i/τ)"
     target = "NDCG@K"
+    remedy = "a larger loss.tau_w, or loss.weight=detached"
     citation = "Yang et al., KDD 2025"
     similarity: ClassVar[Similarity] = "cosine"
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shortlist.data import IntArray, Interactions
 from shortlist.parameters import Configured
 from shortlist.registry import Registry
+from shortlist.scores import Factors
+from shortlist.scores.similarity import inner_products
 
 
 class Model(Configured, ABC):
@@ -55,6 +57,56 @@ class Baseline(Model):
     @abstractmethod
     def fit(self, train: Interactions, seed: int = 0) -> None:
         """Learn from the interactions."""
+
+
+class Factored(Model, nn.Module):
+    """A model of user and item vectors, trained by a loss. Subclasses say how it starts and what its vectors are.
+
+    In training mode vectors are computed anew for each step; in evaluation mode once, until the mode changes again.
+    """
+
+    def __post_init__(self) -> None:
+        self._kept: Factors | None = None
+
+    @abstractmethod
+    def start(self, train: Interactions, generator: torch.Generator) -> None:
+        """Make the parameters for these interactions."""
+
+    @abstractmethod
+    def factors(self) -> Factors:
+        """The vectors as functions of the parameters, gradients included."""
+
+    @property
+    def n_items(self) -> int:
+        """Size of the catalogue."""
+        return len(self._vectors().item_ID)
+
+    def score_all(self, users: IntArray, out: Tensor | None = None) -> Tensor:
+        """A product of the users' vectors with those of all items."""
+        kept, user_R = self._vectors(), torch.from_numpy(users).long()
+        return inner_products(kept.user_UD.index_select(0, user_R), kept.item_ID, kept.bias_I, out)
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch to training, or to evaluation; what was kept is forgotten."""
+        self._kept = None
+        return super().train(mode)
+
+    def state(self) -> dict[str, Tensor]:
+        """The parameters and buffers by name."""
+        return {name: tensor.detach() for name, tensor in self.state_dict().items()}
+
+    @torch.no_grad()
+    def _vectors(self) -> Factors:
+        """Vectors whose inner products are the scores."""
+        if self._kept is not None:
+            return self._kept
+        factors = self.factors()
+        bias_I = None if factors.bias_I is None else factors.bias_I.detach()
+        user_UD, item_ID = factors.directions()
+        vectors = Factors(user_UD.detach(), item_ID.detach(), "dot", bias_I)
+        if not self.training:
+            self._kept = vectors
+        return vectors
 
 
 registry: Registry[Model] = Registry("models")

@@ -1,1 +1,5 @@
 """Who stands against the positives."""
+
+from shortlist.negatives.draws import Distribution, Sample, SharedCandidates, UniformNegatives
+
+__all__ = ["Distribution", "Sample", "SharedCandidates", "UniformNegatives"]

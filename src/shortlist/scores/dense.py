@@ -41,6 +41,7 @@ class DenseTable(ScoreTable):
             if positive_RC is not None:
                 population_R -= positive_RC.sum(1)
         self.population_R = population_R
+        self.complete = positive_RC is not None and int(positive_RC.sum()) == len(pos_P)
 
     @classmethod
     def from_pairs(cls, pos_B: Tensor, neg_BN: Tensor, threshold_B: Tensor | None = None) -> DenseTable:
@@ -110,3 +111,13 @@ class DenseTable(ScoreTable):
     def is_positive(self) -> Tensor:
         """The mask, as given; no candidate is a positive where there is none."""
         return torch.zeros_like(self.cand_RC, dtype=torch.bool) if self.positive_RC is None else self.positive_RC
+
+    @torch.no_grad()
+    def restricted(self, column_N: Tensor) -> DenseTable:
+        """Some columns of the matrix."""
+        return DenseTable(
+            self.pos_P.detach(),
+            self.row_P,
+            self.cand_RC.detach().index_select(1, column_N),
+            positive_RC=None if self.positive_RC is None else self.positive_RC.index_select(1, column_N),
+        )

@@ -31,6 +31,8 @@ class ScoreTable(ABC):
 
     row_P: Tensor
     population_R: Tensor
+    complete: bool
+    """Whether every positive is among the candidates, as it is where these are the whole catalogue."""
     threshold_R: Tensor | None = None
 
     @property
@@ -74,6 +76,10 @@ class ScoreTable(ABC):
     @abstractmethod
     def is_positive(self) -> Tensor:
         """Which of the candidates are positives of their row, R × C."""
+
+    @abstractmethod
+    def restricted(self, column_N: Tensor) -> ScoreTable:
+        """The same rows and positives against some of the candidates only; detached."""
 
     def per_positive(self, value_R: Tensor) -> Tensor:
         """A value of the row, repeated for each of its positives."""

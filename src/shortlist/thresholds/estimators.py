@@ -13,19 +13,19 @@ import torch
 from torch import Tensor
 
 from shortlist.errors import InputError
-from shortlist.scores import FactoredTable
+from shortlist.scores import ScoreTable
 
 Estimator = Literal["exact", "monte_carlo", "positives_kept", "stratified"]
 
 
-def exact(table: FactoredTable, k: int, n_items: int, samples: int, generator: torch.Generator) -> Tensor:
+def exact(table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator) -> Tensor:
     """The k-th largest score of the row itself."""
     if not table.complete:
         raise InputError("thresholds: expected the whole catalogue for 'exact', received sampled candidates")
     return table.kth_largest(k)
 
 
-def monte_carlo(table: FactoredTable, k: int, n_items: int, samples: int, generator: torch.Generator) -> Tensor:
+def monte_carlo(table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator) -> Tensor:
     """The ⌈N·k/n⌉-th largest of N draws from all n items, with replacement (SL@K, Theorem 3.1).
 
     Of no use where N·k/n < 1: the largest of the draws is then an estimate of a deeper rank than k.
@@ -37,17 +37,17 @@ def monte_carlo(table: FactoredTable, k: int, n_items: int, samples: int, genera
     return drawn_RN.topk(min(rank, drawn_RN.shape[1]), 1).values[:, -1]
 
 
-def positives_kept(table: FactoredTable, k: int, n_items: int, samples: int, generator: torch.Generator) -> Tensor:
+def positives_kept(table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator) -> Tensor:
     """The k-th largest among the row's positives and N sampled negatives: the estimator that SL@K's authors train with.
 
     It is biased downwards, since the negatives that were not drawn cannot stand above the threshold.
     """
-    return _sampled(table, samples, generator).kth_largest(k)
+    return _sampled(table, n_items, samples, generator).kth_largest(k)
 
 
-def stratified(table: FactoredTable, k: int, n_items: int, samples: int, generator: torch.Generator) -> Tensor:
+def stratified(table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator) -> Tensor:
     """The largest t with ``#{p : s_p ≥ t} + (|N|/N̂)·#{j drawn : s_j ≥ t} ≥ k``: a draw counts for many."""
-    sample = _sampled(table, samples, generator)
+    sample = _sampled(table, n_items, samples, generator)
     negative_RN = sample.matrix().masked_fill(sample.is_positive(), -torch.inf)
     count_R = torch.bincount(table.row_P, minlength=table.n_rows)
     weight_R = (n_items - count_R) / negative_RN.isfinite().sum(1).clamp(min=1)
@@ -63,7 +63,7 @@ def stratified(table: FactoredTable, k: int, n_items: int, samples: int, generat
     return score_M[order_M][place_R]
 
 
-ESTIMATORS: dict[Estimator, Callable[[FactoredTable, int, int, int, torch.Generator], Tensor]] = {
+ESTIMATORS: dict[Estimator, Callable[[ScoreTable, int, int, int, torch.Generator], Tensor]] = {
     "exact": exact,
     "monte_carlo": monte_carlo,
     "positives_kept": positives_kept,
@@ -71,8 +71,8 @@ ESTIMATORS: dict[Estimator, Callable[[FactoredTable, int, int, int, torch.Genera
 }
 
 
-def _sampled(table: FactoredTable, samples: int, generator: torch.Generator) -> FactoredTable:
+def _sampled(table: ScoreTable, n_items: int, samples: int, generator: torch.Generator) -> ScoreTable:
     """The table against a sample of the catalogue, each item drawn at most once and shared by the rows."""
     if not table.complete:
         return table
-    return table.restricted(torch.randperm(len(table.candidate_CD), generator=generator)[:samples])
+    return table.restricted(torch.randperm(n_items, generator=generator)[:samples])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from shortlist.scores import FactoredTable
+from shortlist.scores import ScoreTable
 from shortlist.thresholds.estimators import ESTIMATORS, Estimator
 
 
@@ -17,6 +17,7 @@ class Thresholds:
     >>> thresholds = Thresholds(n_users=2, n_items=3, k=1, refresh=5)
     >>> thresholds.due(epoch=4), thresholds.due(epoch=5)
     (False, True)
+    >>> from shortlist.scores import FactoredTable
     >>> table = FactoredTable(torch.eye(2), torch.rand(3, 2), row_P=torch.tensor([0]), column_P=torch.tensor([1]))
     >>> thresholds.update(torch.tensor([0, 1]), table, torch.Generator())
     >>> torch.equal(thresholds.read(torch.tensor([1])), table.kth_largest(1)[1:])
@@ -41,7 +42,7 @@ class Thresholds:
         return epoch % self.refresh == 0
 
     @torch.no_grad()
-    def update(self, users: Tensor, table: FactoredTable, generator: torch.Generator) -> None:
+    def update(self, users: Tensor, table: ScoreTable, generator: torch.Generator) -> None:
         """Estimate anew for the users that are the rows of the table."""
         estimate = ESTIMATORS[self.estimator]
         self.value_U[users] = estimate(table, self.k, self.n_items, self.samples, generator).to(self.value_U.dtype)

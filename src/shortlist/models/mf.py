@@ -1,0 +1,62 @@
+"""Matrix factorisation: a free vector for each user and item."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from shortlist.data import Interactions
+from shortlist.models.base import Factored, registry
+from shortlist.parameters import param
+from shortlist.scores import Factors, Similarity
+
+
+@registry.register("mf")
+class MF(Factored):
+    r"""Matrix factorisation.
+
+    .. math:: s_{ui} = \mathrm{sim}(e_u, e_i) + b_i
+
+    with free vectors e, the inner product or a cosine as similarity, and an optional bias b of the items.
+
+    Koren et al., "Matrix Factorization Techniques for Recommender Systems", Computer 2009.
+
+    >>> train = Interactions.from_pairs([0, 1], [0, 2], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
+    >>> model = MF(dim=8)
+    >>> model.start(train, torch.Generator().manual_seed(0))
+    >>> model.score_all(train.users_of_pairs()).shape
+    torch.Size([2, 3])
+    """
+
+    summary = "Matrix factorisation: a free vector for each user and item, trained by a loss."
+    citation = "Koren et al., Computer 2009"
+
+    dim: int = param(64, at_least=1, help="length of the vectors")
+    similarity: Similarity = param("cosine", help="how a user's vector is compared with an item's")
+    item_bias: bool = param(False, help="whether each item has a bias of its own")
+    init: float = param(0.1, above=0, help="standard deviation of the vectors at the start")
+
+    bias: nn.Parameter | None
+
+    def start(self, train: Interactions, generator: torch.Generator) -> None:
+        """Normally distributed vectors, no bias."""
+        self._take(
+            torch.randn(train.n_users, self.dim, generator=generator).mul_(self.init),
+            torch.randn(train.n_items, self.dim, generator=generator).mul_(self.init),
+            torch.zeros(train.n_items) if self.item_bias else None,
+        )
+
+    def factors(self) -> Factors:
+        """The parameters themselves."""
+        return Factors(self.user, self.item, self.similarity, self.bias)
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take over saved vectors."""
+        self._take(state["user"], state["item"], state.get("bias"))
+        self.eval()
+
+    def _take(self, user_UD: Tensor, item_ID: Tensor, bias_I: Tensor | None) -> None:
+        self.user, self.item = nn.Parameter(user_UD), nn.Parameter(item_ID)
+        self.register_parameter("bias", None if bias_I is None else nn.Parameter(bias_I))

@@ -1,0 +1,171 @@
+"""How an epoch is cut into steps: by users with the whole catalogue, by users with a shared sample, or by pairs.
+
+A step is drawn first, as indices only, and becomes a score table when the model's vectors for that step are at hand.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from shortlist.data import Interactions
+from shortlist.negatives import SharedCandidates, UniformNegatives
+from shortlist.scores import DenseTable, FactoredTable, Factors, ScoreTable, Workspace, item_vectors, row_vectors
+
+
+@dataclass(frozen=True)
+class Step:
+    """The rows of a step (a user each), their positives, and who stands against them: all items if nothing is said."""
+
+    user_R: Tensor
+    row_P: Tensor
+    item_P: Tensor
+    shared_C: Tensor | None = None
+    log_weight_C: Tensor | None = None
+    drawn_RN: Tensor | None = None
+
+
+class Batches(ABC):
+    """The steps of an epoch."""
+
+    rows_are_users: bool = True
+    """Whether a row holds all positives of its user, so that thresholds can be read off the table."""
+
+    def __init__(self, train: Interactions, size: int) -> None:
+        self.train, self.size = train, size
+        self.active_users = np.flatnonzero(train.user_counts())
+
+    @property
+    def steps(self) -> int:
+        """Steps in an epoch."""
+        return -(-len(self.active_users) // self.size)
+
+    @abstractmethod
+    def epoch(self, generator: torch.Generator) -> Iterator[Step]:
+        """The steps of one epoch, in an order that the generator decides."""
+
+    def _user_steps(self, generator: torch.Generator) -> Iterator[Step]:
+        order = self.active_users[torch.randperm(len(self.active_users), generator=generator).numpy()]
+        for start in range(0, len(order), self.size):
+            yield user_step(self.train, order[start : start + self.size])
+
+
+def user_step(train: Interactions, users: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Step:
+    """The step whose rows are the given users with all their positives."""
+    row_P, item_P = train.pairs_of(users)
+    return Step(torch.from_numpy(users), torch.from_numpy(row_P), torch.from_numpy(item_P).long())
+
+
+class WholeCatalogue(Batches):
+    """Batches of users; every item stands against the positives. Nothing is sampled."""
+
+    def epoch(self, generator: torch.Generator) -> Iterator[Step]:
+        """Users in random order."""
+        yield from self._user_steps(generator)
+
+
+class SharedSample(Batches):
+    """Batches of users; a sample of the catalogue, drawn for each step, stands against all their positives."""
+
+    def __init__(self, train: Interactions, size: int, candidates: SharedCandidates, count: int) -> None:
+        super().__init__(train, size)
+        self.candidates, self.count = candidates, count
+
+    def epoch(self, generator: torch.Generator) -> Iterator[Step]:
+        """Users in random order, a sample a step."""
+        for step in self._user_steps(generator):
+            sample = self.candidates.draw(self.count, generator)
+            yield Step(step.user_R, step.row_P, step.item_P, sample.item_C, sample.log_weight_C)
+
+
+class SampledPairs(Batches):
+    """Batches of pairs; N items that the user has not met are drawn for each. This is how the papers train."""
+
+    rows_are_users = False
+
+    def __init__(self, train: Interactions, size: int, count: int) -> None:
+        super().__init__(train, size)
+        self.count = count
+        self._user_P = torch.from_numpy(train.users_of_pairs()).long()
+        self._item_P = torch.tensor(train.indices).long()
+        self._negatives = UniformNegatives(torch.tensor(train.indptr), self._item_P, train.n_items)
+
+    @property
+    def steps(self) -> int:
+        """Steps in an epoch."""
+        return -(-self.train.n_pairs // self.size)
+
+    def epoch(self, generator: torch.Generator) -> Iterator[Step]:
+        """Pairs in random order."""
+        for chosen in torch.randperm(self.train.n_pairs, generator=generator).split(self.size):
+            user_B = self._user_P[chosen]
+            drawn_BN = self._negatives.draw(user_B, self.count, generator)
+            yield Step(user_B, torch.arange(len(chosen)), self._item_P[chosen], drawn_RN=drawn_BN)
+
+
+def score_table(step: Step, factors: Factors, workspace: Workspace) -> ScoreTable:
+    """The scores of a step, as far as a loss will ask for them.
+
+    Vectors are looked up in a way whose gradient touches only the rows that were looked up, where the optimiser can
+    use it.
+    """
+    row_RD = row_vectors(_look_up(factors.user_UD, step.user_R), factors.similarity)
+    if step.drawn_RN is not None:
+        return _pair_table(step, row_RD, factors)
+    if step.shared_C is not None:
+        return _shared_table(step, row_RD, step.shared_C, factors, workspace)
+    return FactoredTable(
+        row_RD,
+        item_vectors(factors.item_ID, factors.similarity),
+        row_P=step.row_P,
+        column_P=step.item_P,
+        bias_C=factors.bias_I,
+        bound=factors.bound,
+        workspace=workspace,
+    )
+
+
+def _shared_table(step: Step, row_RD: Tensor, item_C: Tensor, factors: Factors, workspace: Workspace) -> FactoredTable:
+    """Rows against a shared sample. The sample is sorted, so that a search tells which positives are in it."""
+    place_P = torch.searchsorted(item_C, step.item_P).clamp_(max=len(item_C) - 1)
+    column_P = torch.where(item_C[place_P] == step.item_P, place_P, -1)
+    population_R = None
+    if step.log_weight_C is not None:  # weights make the sample stand for the whole catalogue
+        count_R = torch.bincount(step.row_P, minlength=len(row_RD))
+        population_R = (len(factors.item_ID) - count_R).to(row_RD.dtype)
+    bias_I = factors.bias_I
+    return FactoredTable(
+        row_RD,
+        item_vectors(_look_up(factors.item_ID, item_C), factors.similarity),
+        row_P=step.row_P,
+        column_P=column_P,
+        positive_PD=item_vectors(_look_up(factors.item_ID, step.item_P), factors.similarity),
+        bias_C=None if bias_I is None else bias_I.index_select(0, item_C),
+        positive_bias_P=None if bias_I is None else bias_I.index_select(0, step.item_P),
+        log_weight_C=step.log_weight_C,
+        population_R=population_R,
+        bound=factors.bound,
+        workspace=workspace,
+    )
+
+
+def _pair_table(step: Step, row_RD: Tensor, factors: Factors) -> DenseTable:
+    """A row for each pair, its positive and the negatives drawn for it side by side."""
+    assert step.drawn_RN is not None
+    item_RM = torch.cat([step.item_P.unsqueeze(1), step.drawn_RN], 1)
+    item_ND = item_vectors(_look_up(factors.item_ID, item_RM.flatten()), factors.similarity)
+    score_RM = torch.bmm(item_ND.view(*item_RM.shape, -1), row_RD.unsqueeze(2)).squeeze(2)
+    if factors.bias_I is not None:
+        score_RM = score_RM + factors.bias_I[item_RM]
+    return DenseTable(score_RM[:, 0], step.row_P, score_RM[:, 1:])
+
+
+def _look_up(vector_ND: Tensor, index: Tensor) -> Tensor:
+    """Rows of a matrix; a parameter gets a sparse gradient, anything computed from parameters a dense one."""
+    return F.embedding(index, vector_ND, sparse=vector_ND.is_leaf)

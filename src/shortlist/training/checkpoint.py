@@ -1,0 +1,88 @@
+"""Checkpoints: one file that is replaced whole, and read only if it is what was written."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from shortlist.errors import InputError, ShortlistError
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Tensors by name, and what is said about them in JSON."""
+
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+
+
+def save(path: Path, checkpoint: Checkpoint) -> None:
+    """Replace the file: written beside it, flushed to the disk, renamed. A crash leaves the old one or the new one."""
+    draft = path.with_name(f".{path.name}.new")
+    tensors = {name: tensor.detach().contiguous() for name, tensor in checkpoint.tensors.items()}
+    metadata = {"facts": json.dumps(checkpoint.facts), "digest": _digest(tensors)}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, draft, metadata)
+        with draft.open("rb") as written:
+            os.fsync(written.fileno())
+        draft.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+    except (OSError, SafetensorError) as problem:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise ShortlistError(f"{path}: the checkpoint cannot be written: {problem}") from problem
+
+
+def load(path: Path) -> Checkpoint:
+    """Read a checkpoint; one that was cut short or altered is refused."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        facts = json.loads(metadata["facts"])
+    except FileNotFoundError as problem:
+        raise InputError(f"{path}: expected a checkpoint to resume from, received nothing") from problem
+    except (OSError, SafetensorError, KeyError, ValueError) as problem:
+        raise InputError(f"{path}: expected a whole checkpoint, received a damaged file ({problem})") from problem
+    if metadata.get("digest") != _digest(tensors):
+        raise InputError(f"{path}: expected the checkpoint as it was written, received an altered file")
+    return Checkpoint(tensors, facts)
+
+
+def differing(saved: Mapping[str, Any], given: Mapping[str, Any], prefix: str = "") -> str | None:
+    """The first place in which two configurations differ, in words.
+
+    >>> differing({"loss": {"tau": 0.1}}, {"loss": {"tau": 0.2}})
+    'loss.tau: expected 0.1, received 0.2'
+    """
+    for key in [*saved, *(key for key in given if key not in saved)]:
+        old, new = saved.get(key), given.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            inner = differing(old, new, f"{prefix}{key}.")
+            if inner is not None:
+                return inner
+        elif old != new:
+            return f"{prefix}{key}: expected {old!r}, received {new!r}"
+    return None
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,218 @@
+"""The loop: it joins a loss to a model, and knows neither by name."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shortlist.data import Interactions
+from shortlist.errors import InputError, ShortlistError
+from shortlist.losses import Loss
+from shortlist.models.base import Factored
+from shortlist.scores import Workspace
+from shortlist.training.batches import Batches, score_table, user_step
+from shortlist.training.checkpoint import Checkpoint, differing, load, save
+from shortlist.training.memory import keep_memory
+from shortlist.training.optimizers import OptimizerSettings, RowAdam
+from shortlist.training.settings import TrainingSettings, make_batches
+
+Validate = Callable[[], float]
+"""The value of the metric that decides, on validation, of the model as it is now."""
+
+FAR_BELOW = 0.5
+"""The share of its own best below which a run is taken to have collapsed."""
+
+
+class Collapsed(ShortlistError):
+    """Training ran into a place from which it does not come back."""
+
+
+@dataclass
+class Progress:
+    """Where training stands: what the loop decides by, what a checkpoint keeps, what a progress bar shows."""
+
+    epoch: int = 0
+    loss: float = math.nan
+    value: float | None = None
+    best_value: float = -math.inf
+    best_epoch: int = 0
+    since_best: int = 0
+    seconds: float = 0.0
+    log: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Training:
+    """A model, a loss and all that moves them, from the start or from a checkpoint to the end.
+
+    ``run`` may be interrupted at any moment. With a checkpoint file it goes on from the last whole epoch that was
+    saved, and ends with the same bits as if it had never stopped: what is random in an epoch is drawn from a generator
+    that is seeded with the seed and the epoch's number.
+    """
+
+    def __init__(
+        self,
+        model: Factored,
+        loss: Loss,
+        train: Interactions,
+        *,
+        training: TrainingSettings,
+        optimizer: OptimizerSettings,
+        seed: int = 0,
+        validate: Validate | None = None,
+        floor: float | None = None,
+    ) -> None:
+        self.model, self.loss, self.train, self.seed = model, loss, train, seed
+        self.settings, self.optimizer_settings = training, optimizer
+        self.validate, self.floor = validate, floor
+        keep_memory()
+        model.start(train, torch.Generator().manual_seed(seed))
+        self.batches: Batches = make_batches(train, training, loss.sampled)
+        self.thresholds = loss.thresholds(train.n_users, train.n_items)
+        self.optimizer = RowAdam([*model.parameters(), *loss.parameters()], optimizer)
+        self.workspace = Workspace()
+        self.progress = Progress()
+        self.best: dict[str, Tensor] = {}
+
+    def run(
+        self,
+        checkpoint: Path | None = None,
+        identity: Mapping[str, Any] | None = None,
+        on_epoch: Callable[[Progress], None] | None = None,
+        on_step: Callable[[float], None] | None = None,
+    ) -> Progress:
+        """Train to the end; the model holds the best epoch's parameters afterwards.
+
+        ``identity`` is what a checkpoint must have been made with (data and settings) to be resumed.
+        """
+        if checkpoint is not None:  # from the first moment on there is something to resume
+            self.save(checkpoint, identity or {})
+        saved = time.monotonic()
+        try:
+            while not self._over():
+                self._epoch(on_step)
+                if on_epoch is not None:
+                    on_epoch(self.progress)
+                if checkpoint is not None and time.monotonic() - saved >= self.settings.checkpoint_every:
+                    self.save(checkpoint, identity or {})
+                    saved = time.monotonic()
+        except KeyboardInterrupt:
+            raise ShortlistError(f"stopped in epoch {self.progress.epoch + 1}; resume to go on") from None
+        if self.floor is not None and self.best and self.progress.best_value < self.floor:
+            raise Collapsed(
+                f"training never got past popularity: {self.settings.metric} {self.progress.best_value:.4f} at best, "
+                f"popularity has {self.floor:.4f}; {self._advice()}"
+            )
+        if self.best:
+            self.model.load_state(self.best)
+        self.model.eval()
+        return self.progress
+
+    def _over(self) -> bool:
+        done, progress = self.progress.epoch >= self.settings.epochs, self.progress
+        return done or (self.validate is not None and progress.since_best >= self.settings.patience)
+
+    def _epoch(self, on_step: Callable[[float], None] | None) -> None:
+        progress, started = self.progress, time.perf_counter()
+        epoch = progress.epoch + 1
+        generator = torch.Generator().manual_seed(_mixed(self.seed, epoch))
+        due = self.thresholds is not None and self.thresholds.due(epoch)
+        total = torch.zeros((), dtype=torch.float64)
+        self.model.train()
+        for number, step in enumerate(self.batches.epoch(generator)):
+            table = score_table(step, self.model.factors(), self.workspace)
+            if self.thresholds is not None:
+                if due and self.batches.rows_are_users:
+                    self.thresholds.update(step.user_R, table, generator)
+                table.threshold_R = self.thresholds.read(step.user_R)
+            value = self.loss(table)
+            if not bool(value.isfinite()):
+                raise ShortlistError(f"the loss became {value.item()} in epoch {epoch}; {self._advice()}")
+            value.backward()
+            done = (epoch - 1 + number / self.batches.steps) / self.settings.epochs
+            self.optimizer.step(self.optimizer_settings.rate(done))
+            total += value.detach()
+            if on_step is not None:
+                on_step((number + 1) / self.batches.steps)
+        if due and not self.batches.rows_are_users:
+            self._refresh_thresholds(generator)
+        progress.epoch, progress.loss = epoch, float(total) / self.batches.steps
+        progress.seconds += time.perf_counter() - started
+        self._judge()
+
+    @torch.no_grad()
+    def _refresh_thresholds(self, generator: torch.Generator) -> None:
+        """A pass over users, for batches of pairs: a pair's row does not show the user's other positives."""
+        assert self.thresholds is not None
+        factors = self.model.factors()
+        for start in range(0, len(self.batches.active_users), 256):
+            step = user_step(self.train, self.batches.active_users[start : start + 256])
+            self.thresholds.update(step.user_R, score_table(step, factors, self.workspace), generator)
+
+    def _judge(self) -> None:
+        """Validate when it is time, keep what is best, and notice a collapse."""
+        progress, settings = self.progress, self.settings
+        line: dict[str, Any] = {"epoch": progress.epoch, "loss": progress.loss, "seconds": round(progress.seconds, 3)}
+        is_last = progress.epoch == settings.epochs
+        if self.validate is not None and (progress.epoch % settings.validate_every == 0 or is_last):
+            self.model.eval()
+            progress.value = line[f"valid {settings.metric}"] = self.validate()
+            if progress.value > progress.best_value:
+                progress.best_value, progress.best_epoch, progress.since_best = progress.value, progress.epoch, 0
+                self.best = {name: tensor.clone() for name, tensor in self.model.state().items()}
+            else:
+                progress.since_best += 1
+                if progress.value < FAR_BELOW * progress.best_value:
+                    raise Collapsed(
+                        f"training collapsed by epoch {progress.epoch}: {settings.metric} fell from "
+                        f"{progress.best_value:.4f} to {progress.value:.4f}; {self._advice()}"
+                    )
+        progress.log.append(line)
+
+    def _advice(self) -> str:
+        """What to try."""
+        lower = f"an optimizer.lr below {self.optimizer_settings.lr:g}"
+        return "try " + (f"{self.loss.remedy}, or {lower}" if self.loss.remedy else lower)
+
+    def save(self, path: Path, identity: Mapping[str, Any]) -> None:
+        """Write everything that the next epoch depends on."""
+        groups: dict[str, Mapping[str, Tensor]] = {
+            "model": self.model.state(),
+            "loss": self.loss.state_dict(),
+            "optimizer": self.optimizer.state(),
+            "best": self.best,
+            "thresholds": {} if self.thresholds is None else self.thresholds.state(),
+        }
+        tensors = {f"{group}/{name}": tensor for group, part in groups.items() for name, tensor in part.items()}
+        save(path, Checkpoint(tensors, {"identity": dict(identity), "progress": vars(self.progress)}))
+
+    @torch.no_grad()
+    def resume(self, path: Path, identity: Mapping[str, Any]) -> None:
+        """Take over what :meth:`save` wrote, if it was for the same data and settings."""
+        checkpoint = load(path)
+        difference = differing(checkpoint.facts["identity"], json.loads(json.dumps(dict(identity))))
+        if difference is not None:
+            raise InputError(f"{path}: made with other data or settings: {difference}")
+        groups: dict[str, dict[str, Tensor]] = {}
+        for name, tensor in checkpoint.tensors.items():
+            group, _, rest = name.partition("/")
+            groups.setdefault(group, {})[rest] = tensor
+        self.model.load_state_dict(groups["model"])
+        self.loss.load_state_dict(groups.get("loss", {}))
+        self.optimizer.load_state(groups["optimizer"])
+        if self.thresholds is not None:
+            self.thresholds.load_state(groups["thresholds"])
+        self.best = groups.get("best", {})
+        self.progress = Progress(**checkpoint.facts["progress"])
+
+
+def _mixed(seed: int, epoch: int) -> int:
+    """A seed for one epoch; neighbouring seeds and epochs give unrelated ones."""
+    return (seed * 0x9E3779B97F4A7C15 + epoch * 0xBF58476D1CE4E5B9) % (1 << 63)
