@@ -12,12 +12,12 @@ NONE = "-"
 
 USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
     "user": (
-        *("user", "userid", "uid", "u", "useridx", "username", "customer", "customerid", "visitor", "visitorid"),
+        *("user", "userid", "uid", "useridx", "username", "customer", "customerid", "visitor", "visitorid"),
         *("reviewer", "reviewerid", "member", "memberid", "account", "accountid", "client", "clientid", "person"),
         *("personid", "reader", "readerid", "session", "sessionid", "query", "queryid"),
     ),
     "item": (
-        *("item", "itemid", "iid", "i", "itemidx", "movie", "movieid", "product", "productid", "sku", "asin"),
+        *("item", "itemid", "iid", "itemidx", "movie", "movieid", "product", "productid", "sku", "asin"),
         *("parentasin", "article", "articleid", "track", "trackid", "song", "songid", "book", "bookid", "isbn"),
         *("business", "businessid", "venue", "venueid", "poi", "poiid", "location", "locationid", "artist"),
         *("artistid", "game", "gameid", "news", "newsid", "content", "contentid", "document", "documentid", "docid"),

@@ -113,12 +113,12 @@ def _text_table(source: Source, columns: Columns) -> RawTable:
     for delimiter in (*DELIMITERS, " "):
         if delimiter in line and (columns.said() or looks_like_header(line.split(delimiter), columns)):
             return _delimited(source, columns, delimiter)
-    return _adjacency(source, columns)
+    return _adjacency(source)
 
 
-def _adjacency(source: Source, columns: Columns) -> RawTable:
+def _adjacency(source: Source) -> RawTable:
     """LightGCN's form: on each line a user and the items, with spaces between; a user alone has none."""
-    lines = [line.split() for line in _text(source.label, source.read_bytes()).splitlines()]
+    lines = [line.split() for line in _text(source.label, source.read_bytes()).split("\n")]
     users_of_lines = Counter(line[0] for line in lines if line)
     is_pairs = all(len(line) in (0, 2) for line in lines)  # one pair a line, the user repeated: the same reading
     if not is_pairs and users_of_lines and max(users_of_lines.values()) > 1:
@@ -201,7 +201,7 @@ def _blame_line(source: Source, delimiter: str, quote: str | None) -> None:
     text = _text(source.label, source.read_bytes())
     rows: Iterable[list[str]]
     if quote is None or len(delimiter) > 1:
-        rows = (line.split(delimiter) if line else [] for line in text.split("\n"))
+        rows = (line.split(delimiter) if line.strip() else [] for line in text.split("\n"))
     else:
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quotechar=quote)
     width = 0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from shortlist.data.interactions import BoolArray, FloatArray, IntArray, Interactions
+from shortlist.data.interactions import BoolArray, IntArray, Interactions
 from shortlist.errors import InputError
 
 MICROSECONDS = 1_000_000
@@ -108,18 +110,16 @@ def _merge(
     users_P: IntArray, items_P: IntArray, frame: pl.DataFrame, user_ids: pl.Series, item_ids: pl.Series
 ) -> Interactions:
     key_P = users_P.astype(np.int64) * len(item_ids) + items_P
-    weights: FloatArray | None = frame["weight"].to_numpy().astype(np.float32) if "weight" in frame.columns else None
-    times: IntArray | None = time_as_number(frame["time"]).to_numpy() if "time" in frame.columns else None
-    if weights is None and times is None:
-        key_P = np.sort(key_P)  # several times faster than an order
-    else:
-        order = np.argsort(key_P, kind="stable")
-        key_P = key_P[order]
+    has_weight, has_time = "weight" in frame.columns, "time" in frame.columns
+    order = np.argsort(key_P, kind="stable") if has_weight or has_time else None
+    key_P = np.sort(key_P) if order is None else key_P[order]  # a sort is several times faster than an order
     first = np.flatnonzero(np.diff(key_P, prepend=-1))
-    if weights is not None:
-        weights = np.maximum.reduceat(weights[order], first) if len(first) else weights
-    if times is not None:
-        times = np.maximum.reduceat(times[order], first) if len(first) else times
+
+    def largest(column: pl.Series) -> npt.NDArray[Any]:
+        return np.maximum.reduceat(column.to_numpy()[order], first)
+
+    weights = largest(frame["weight"]).astype(np.float32) if has_weight else None
+    times = largest(time_as_number(frame["time"])) if has_time else None
     users_P, items_P = np.divmod(key_P[first], max(len(item_ids), 1))
     return Interactions.from_pairs(users_P, items_P, user_ids=user_ids, item_ids=item_ids, weights=weights, times=times)
 
@@ -149,8 +149,7 @@ def _unify(columns: Sequence[pl.Series]) -> list[pl.Series]:
     kinds = {column.dtype for column in columns}
     if len(kinds) == 1:
         return list(columns)
-    if all(kind.is_integer() for kind in kinds) and not (
-        pl.UInt64 in kinds and any(k.is_signed_integer() for k in kinds)
-    ):
-        return [column.cast(pl.UInt64 if pl.UInt64 in kinds else pl.Int64) for column in columns]
+    is_unsigned = all(kind.is_unsigned_integer() for kind in kinds)
+    if is_unsigned or (all(kind.is_integer() for kind in kinds) and pl.UInt64 not in kinds):
+        return [column.cast(pl.UInt64 if is_unsigned else pl.Int64) for column in columns]
     return [column.cast(pl.String) for column in columns]

@@ -73,7 +73,8 @@ def single(path: Path) -> Source:
 def find_parts(path: Path) -> dict[str, Source]:
     """The tables under a path: train, test and perhaps valid, or one under the key ``whole``."""
     if path.is_dir():
-        files = {child.name: child for child in sorted(path.iterdir()) if child.is_file()}
+        with readable(str(path), "a folder"):
+            files = {child.name: child for child in sorted(path.iterdir()) if child.is_file()}
         return {part: single(files[name]) for part, name in _choose(str(path), list(files)).items()}
     if path.suffix.lower() == ".zip":
         return _parts_of_zip(path)
