@@ -1,0 +1,87 @@
+"""Factors fitted by alternating least squares, by the package `implicit`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from shortlist.data import IntArray, Interactions
+from shortlist.errors import ShortlistError
+from shortlist.models.base import Baseline, registry
+from shortlist.models.baselines.history import ones
+from shortlist.parameters import Search, param
+
+
+@registry.register("ials")
+class IALS(Baseline):
+    """Factors of users and items for which ``Σ_ui c_ui (x_ui − p_u·q_i)² + λ(‖P‖² + ‖Q‖²)`` is small.
+
+    ``x_ui`` is 1 for the pairs met and 0 for all others; the confidence ``c_ui`` is α for those met and 1 for the rest.
+    Users and items are solved for in turns. Needs the extra ``shortlist[ials]``.
+    """
+
+    summary = "matrix factorisation by alternating least squares over all pairs (needs the extra ials)"
+    citation = "Hu, Koren, Volinsky, Collaborative Filtering for Implicit Feedback Datasets, ICDM 2008"
+
+    factors: int = param(
+        64, at_least=1, help="numbers that describe a user or an item", search=Search(16, 256, log=True)
+    )
+    regularization: float = param(
+        10.0, at_least=0, help="λ, the weight of the squared factors", search=Search(0.01, 100, log=True)
+    )
+    alpha: float = param(5.0, above=0, help="α, the confidence in a pair that was met", search=Search(1, 100, log=True))
+    iterations: int = param(15, at_least=1, help="turns of solving for users and for items", search=Search(5, 50))
+    threads: int = param(0, at_least=0, help="threads; 0 for all cores")
+
+    user_UD: Tensor
+    item_ID: Tensor
+
+    @property
+    def n_items(self) -> int:
+        """Size of the catalogue."""
+        return len(self.item_ID)
+
+    def fit(self, train: Interactions, seed: int = 0) -> None:
+        """Alternate between users and items; the seed draws the factors to start from."""
+        least_squares, one_blas_thread = _implicit()
+        met_UI = sparse.csr_matrix(ones(train.indptr, train.indices, train.n_items), copy=True)  # it wants to write
+        with one_blas_thread():
+            model = least_squares(
+                factors=self.factors,
+                regularization=self.regularization,
+                alpha=self.alpha,
+                iterations=self.iterations,
+                num_threads=self.threads,
+                random_state=seed,
+            )
+            model.fit(met_UI, show_progress=False)
+        self.user_UD = torch.from_numpy(model.user_factors)
+        self.item_ID = torch.from_numpy(model.item_factors)
+
+    def score_all(self, users: IntArray, out: Tensor | None = None) -> Tensor:
+        """Products of the users' factors with those of all items."""
+        return torch.mm(self.user_UD[torch.from_numpy(users).long()], self.item_ID.T, out=out)
+
+    def state(self) -> dict[str, Tensor]:
+        """The factors."""
+        return {"user_factors": self.user_UD, "item_factors": self.item_ID}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take over the factors."""
+        self.user_UD, self.item_ID = state["user_factors"], state["item_factors"]
+
+
+def _implicit() -> tuple[Any, Any]:
+    """The solver, and a context in which BLAS keeps to one thread: the solver runs threads of its own."""
+    try:
+        from implicit.cpu.als import AlternatingLeastSquares
+        from threadpoolctl import threadpool_limits
+    except ImportError as error:
+        raise ShortlistError(
+            f"ials: the package implicit cannot be imported ({error}); install it with: pip install 'shortlist[ials]'"
+        ) from error
+    return AlternatingLeastSquares, lambda: threadpool_limits(1, user_api="blas")

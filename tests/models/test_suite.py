@@ -1,0 +1,108 @@
+"""What every registered model keeps to. A new baseline is enrolled by its registration: nothing is listed here."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from shortlist.data import Interactions
+from shortlist.models import Baseline, registry
+
+BASELINES = sorted(name for name in registry if issubclass(registry[name], Baseline))
+
+
+def fitted(name: str, train: Interactions, seed: int = 0) -> Baseline:
+    model = registry[name]()
+    assert isinstance(model, Baseline)
+    model.fit(train, seed=seed)
+    return model
+
+
+def interactions(pairs: list[tuple[int, int]], n_users: int, n_items: int) -> Interactions:
+    users, items = zip(*pairs, strict=True)
+    return Interactions.from_pairs(users, items, user_ids=np.arange(n_users), item_ids=np.arange(n_items))
+
+
+@pytest.fixture(scope="module")
+def two_tastes() -> Interactions:
+    """Users 0–9 take from items 0–9 and users 10–19 from items 10–19; user i has not yet met item i, nor user 20 any;
+    item 20 was met by nobody. Item 5 and item 15 are the favourites."""
+    rng = np.random.default_rng(3)
+    pairs = {
+        (user, item)
+        for user in range(20)
+        for item in range(10 * (user // 10), 10 * (user // 10) + 10)
+        if item != user and (rng.random() < 0.6 or item % 10 == 5)
+    }
+    return interactions(sorted(pairs), 21, 21)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+class TestBaseline:
+    def test_says_what_it_is(self, name: str) -> None:
+        assert registry[name].summary
+        assert all(declared.help for declared in registry[name].parameters.values())
+
+    def test_score_and_score_all_agree(self, name: str, two_tastes: Interactions) -> None:
+        model = fitted(name, two_tastes)
+        users, items = np.array([4, 20, 4, 11, 0]), np.array([0, 3, 20, 12, 19])
+        whole = model.score_all(np.arange(21))
+        assert model.n_items == 21
+        assert whole.shape == (21, 21)
+        torch.testing.assert_close(model.score(users, items), whole[users, items])
+
+    def test_fills_the_tensor_it_is_given(self, name: str, two_tastes: Interactions) -> None:
+        model = fitted(name, two_tastes)
+        room = torch.full((3, 32), torch.nan)[:, :21]  # rows are not adjacent
+        users = np.array([7, 7, 2])
+        given = model.score_all(users, out=room)
+        assert given.data_ptr() == room.data_ptr()
+        torch.testing.assert_close(room, model.score_all(users))
+
+    def test_gives_new_scores_each_time(self, name: str, two_tastes: Interactions) -> None:
+        model = fitted(name, two_tastes)
+        first = model.score_all(np.array([1, 2]))
+        kept = first.clone()
+        first.fill_(-torch.inf)
+        assert torch.equal(model.score_all(np.array([1, 2])), kept)
+
+    def test_is_the_same_after_saving_and_loading(self, name: str, two_tastes: Interactions, tmp_path: Path) -> None:
+        model = fitted(name, two_tastes)
+        save_file(model.state(), tmp_path / "model.safetensors")
+        again = registry[name](**model.settings())
+        again.load_state(load_file(tmp_path / "model.safetensors"))
+        everybody = np.arange(21)
+        assert again.n_items == 21
+        assert torch.equal(again.score_all(everybody), model.score_all(everybody))
+
+    def test_a_seed_reproduces(self, name: str, two_tastes: Interactions) -> None:
+        first, again = (fitted(name, two_tastes, seed=5).state() for _ in range(2))
+        assert first.keys() == again.keys()
+        assert all(torch.equal(first[key], again[key]) for key in first)
+
+    def test_the_isolated_get_finite_scores(self, name: str, two_tastes: Interactions) -> None:
+        scores = fitted(name, two_tastes).score_all(np.arange(21))
+        assert scores.dtype == torch.float32
+        assert torch.isfinite(scores).all()
+
+    def test_the_smallest_sets(self, name: str) -> None:
+        for pairs in ([(0, 0)], [(0, 1), (1, 0)]):
+            scores = fitted(name, interactions(pairs, 2, 3)).score_all(np.array([0, 1]))
+            assert torch.isfinite(scores).all()
+
+    def test_finds_the_taste_of_a_user(self, name: str, two_tastes: Interactions) -> None:
+        scores = fitted(name, two_tastes).score_all(np.arange(20))
+        if name == "popularity":
+            assert set(scores[0].topk(2).indices.tolist()) == {5, 15}
+            return
+        for user in range(20):
+            own, other = (user, (user + 10) % 20)  # not met yet: the one of the same taste comes first
+            assert scores[user, own] > scores[user, other]
+
+    def test_does_not_change_what_it_learns_from(self, name: str, two_tastes: Interactions) -> None:
+        before = two_tastes.indices.copy(), two_tastes.indptr.copy()
+        fitted(name, two_tastes)
+        np.testing.assert_array_equal(two_tastes.indices, before[0])
+        np.testing.assert_array_equal(two_tastes.indptr, before[1])
