@@ -1,0 +1,59 @@
+"""The page that travels with a model: what it is, what it learned from, how it was measured, what it is not for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shortlist.data import Split
+from shortlist.models import Model
+
+SHOWN = ("ndcg", "recall", "precision", "mrr", "hit_rate")
+
+
+def model_card(model: Model, config: Mapping[str, Any], metrics: Mapping[str, Any], split: Split) -> str:
+    """A model card in Markdown."""
+    settings = dict(config["model"])
+    name = settings.pop("name")
+    lines = [
+        f"# {name}",
+        "",
+        f"{model.summary[:1].upper()}{model.summary[1:]}. Fitted with Shortlist {config['shortlist']}.",
+        *(["", f"Method: {model.citation}."] if model.citation else []),
+        "",
+        "## What it learned from",
+        "",
+        f"- Data: `{config.get('data', {}).get('source', 'given in a program')}`",
+        f"- {split.train.n_users:,} users, {split.train.n_items:,} items, {split.train.n_pairs:,} pairs for training",
+        "",
+        "## Settings",
+        "",
+        *([f"- `model.{key}` = {value}" for key, value in settings.items()] or ["- none"]),
+        f"- seed {config.get('seed', 0)}",
+        "",
+        "## How good it is",
+        "",
+        f"On {metrics['users']:,} users with test items ({metrics['skipped_users']:,} without were left out), over the "
+        f"whole catalogue, protocol `{config['protocol']}`.",
+        "",
+        *_table(metrics["test"]),
+        "",
+        "## Limits",
+        "",
+        "- It knows only the users and items it was fitted with; for users without a history its lists say little.",
+        "- Offline figures tell how well held-out choices are found again, not what people would do with other lists.",
+        "- What was popular in the data is shown more; coverage of the catalogue should be looked at beside accuracy.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _table(test: Mapping[str, float]) -> list[str]:
+    ks = sorted({int(name.split("@")[1]) for name in test if "@" in name})
+    shown = [metric for metric in SHOWN if any(f"{metric}@{k}" in test for k in ks)]
+    rows = [[f"{test[f'{metric}@{k}']:.4f}" for metric in shown] for k in ks]
+    return [
+        "| K | " + " | ".join(shown) + " |",
+        "|---:|" + "---:|" * len(shown),
+        *(f"| {k} | {' | '.join(row)} |" for k, row in zip(ks, rows, strict=True)),
+    ]

@@ -1,0 +1,237 @@
+"""A run: written whole, opened with suspicion."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from shortlist import __version__
+from shortlist.data import Interactions, Split
+from shortlist.errors import InputError, ShortlistError
+from shortlist.metrics import Evaluation
+from shortlist.models import Model, registry
+from shortlist.runs.card import model_card
+from shortlist.runs.evaluation import Evaluations, known_pairs
+from shortlist.runs.folder import new_folder
+from shortlist.runs.ids import Ids
+
+FORMAT = 1
+"""Grows when older versions could not read what newer ones write."""
+
+FILES = (
+    "config.json",
+    "metrics.json",
+    "per_user.parquet",
+    "model.safetensors",
+    "ids.parquet",
+    "history.parquet",
+    "log.jsonl",
+    "model_card.md",
+)
+PARTS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on the disk. What is large is read when it is first asked for.
+
+    ``config`` says what was done (``data``, ``model``, ``protocol``, ``seed`` …), ``metrics`` what came of it.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return self.folder.resolve().name
+
+    @property
+    def protocol(self) -> str:
+        """How the run was evaluated."""
+        return str(self.config["protocol"])
+
+    @cached_property
+    def model(self) -> Model:
+        """The fitted model."""
+        path = self.folder / "model.safetensors"
+        settings = dict(self.config["model"])
+        model = registry[settings.pop("name")](**settings)
+        with _readable(path, "the weights of a model"):
+            model.load_state(load_file(path))
+        return model
+
+    @cached_property
+    def users(self) -> Ids:
+        """The users by their ids."""
+        return Ids("user", self._table("ids.parquet")["user_id"].drop_nulls())
+
+    @cached_property
+    def items(self) -> Ids:
+        """The items by their ids."""
+        return Ids("item", self._table("ids.parquet")["item_id"].drop_nulls())
+
+    @cached_property
+    def split(self) -> Split:
+        """The pairs that the model learned from and those it was asked for."""
+        pairs = self._table("history.parquet")
+        parts: dict[str, Interactions | None] = {
+            str(part): Interactions.from_pairs(
+                frame["user"].to_numpy(),
+                frame["item"].to_numpy(),
+                user_ids=self.users.values,
+                item_ids=self.items.values,
+            )
+            for (part,), frame in pairs.group_by("part")
+        }
+        train = parts.get("train")
+        if train is None:
+            raise InputError(f"{self.folder / 'history.parquet'}: expected pairs of the part train, received none")
+        return Split(train, parts.get("valid"), parts.get("test"))
+
+    @cached_property
+    def known_pairs(self) -> list[Interactions]:
+        """What the run's lists leave out, by its protocol."""
+        return known_pairs(self.split, self.protocol)
+
+    @cached_property
+    def per_user(self) -> pl.DataFrame:
+        """A row for each user of the test part: ``user_id`` and a column a metric."""
+        return self._table("per_user.parquet")
+
+    def _table(self, name: str) -> pl.DataFrame:
+        path = self.folder / name
+        with _readable(path, "a Parquet table"):
+            return pl.read_parquet(path)
+
+
+def write_run(
+    folder: str | Path,
+    *,
+    model: Model,
+    name: str,
+    split: Split,
+    evaluations: Evaluations,
+    config: Mapping[str, Any],
+    seconds: Mapping[str, float],
+    epochs: int = 0,
+    log: Iterable[Mapping[str, Any]] = (),
+    overwrite: bool = False,
+) -> Run:
+    """Write a run as a whole: its folder appears with everything in it, or not at all.
+
+    ``name`` is that of the model in the registry; ``config`` the sections beside the model's own settings.
+    """
+    folder = Path(folder)
+    whole_config = {"format": FORMAT, "shortlist": __version__, "model": {"name": name, **model.settings()}, **config}
+    metrics = _metrics(evaluations, epochs, seconds)
+    with new_folder(folder, overwrite=overwrite) as draft, _written(folder):
+        _write_json(draft / "config.json", whole_config)
+        _write_json(draft / "metrics.json", metrics)
+        _per_user(evaluations.test, split).write_parquet(draft / "per_user.parquet")
+        save_file({key: tensor.contiguous() for key, tensor in model.state().items()}, draft / "model.safetensors")
+        _ids(split).write_parquet(draft / "ids.parquet")
+        _history(split).write_parquet(draft / "history.parquet")
+        (draft / "log.jsonl").write_text("".join(json.dumps(dict(line)) + "\n" for line in log), encoding="utf-8")
+        (draft / "model_card.md").write_text(model_card(model, whole_config, metrics, split), encoding="utf-8")
+    return Run(folder, whole_config, metrics)
+
+
+def open_run(folder: str | Path) -> Run:
+    """Open a run, after a look at whether it is one."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        received = "a file" if folder.exists() else "nothing"
+        raise InputError(f"{folder}: expected the folder of a run, received {received}")
+    missing = [name for name in FILES if not (folder / name).is_file()]
+    if missing:
+        raise InputError(f"{folder}: expected the folder of a run, received one without {', '.join(missing)}")
+    config = _read_json(folder / "config.json", ("format", "model", "protocol"))
+    if config["format"] != FORMAT:
+        raise InputError(f"{folder / 'config.json'}: expected a run of format {FORMAT}, received {config['format']!r}")
+    return Run(folder, config, _read_json(folder / "metrics.json", ("test", "valid", "users")))
+
+
+def _metrics(evaluations: Evaluations, epochs: int, seconds: Mapping[str, float]) -> dict[str, Any]:
+    test = evaluations.test
+    return {
+        "test": _means(test),
+        "valid": _means(evaluations.valid),
+        "users": 0 if test is None else len(test.users_R),
+        "skipped_users": 0 if test is None else test.skipped_users,
+        "epochs": epochs,
+        "seconds": {name: round(value, 4) for name, value in seconds.items()},
+    }
+
+
+def _means(evaluation: Evaluation | None) -> dict[str, float | None]:
+    means = {} if evaluation is None else evaluation.means()
+    return {name: None if math.isnan(mean) else mean for name, mean in means.items()}  # JSON has no NaN
+
+
+def _per_user(test: Evaluation | None, split: Split) -> pl.DataFrame:
+    user_ids = split.train.user_ids
+    return pl.DataFrame({"user_id": user_ids.clear()}) if test is None else test.to_frame(user_ids)
+
+
+def _ids(split: Split) -> pl.DataFrame:
+    """Both kinds of id in one table, each in its own type; the shorter column is filled up with nulls."""
+    users, items = split.train.user_ids, split.train.item_ids
+    length = max(len(users), len(items))
+    return pl.DataFrame({"user_id": users.extend_constant(None, length - len(users)),
+                         "item_id": items.extend_constant(None, length - len(items))})  # fmt: skip
+
+
+def _history(split: Split) -> pl.DataFrame:
+    frames = [
+        pl.DataFrame({"user": pairs.users_of_pairs(), "item": pairs.indices}).with_columns(part=pl.lit(part))
+        for part, pairs in zip(PARTS, (split.train, split.valid, split.test), strict=True)
+        if pairs is not None
+    ]
+    return pl.concat(frames).with_columns(pl.col("part").cast(pl.Enum(PARTS)))
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _read_json(path: Path, keys: Iterable[str]) -> dict[str, Any]:
+    with _readable(path, "JSON"):
+        content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: expected a JSON object, received {type(content).__name__}")
+    missing = [key for key in keys if key not in content]
+    if missing:
+        raise InputError(f"{path}: expected the keys of a run, received none named {', '.join(missing)}")
+    return content
+
+
+@contextmanager
+def _readable(path: Path, expected: str) -> Iterator[None]:
+    """Say in one line that a file is not what it should be."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError, pl.exceptions.PolarsError, SafetensorError) as problem:
+        first_line = next(iter(str(problem).splitlines()), type(problem).__name__)
+        raise InputError(f"{path}: expected {expected}, received a damaged file ({first_line})") from problem
+
+
+@contextmanager
+def _written(folder: Path) -> Iterator[None]:
+    """Say in one line that a file could not be written."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, SafetensorError) as problem:
+        first_line = next(iter(str(problem).splitlines()), type(problem).__name__)
+        raise ShortlistError(f"{folder}: the run cannot be written: {first_line}") from problem

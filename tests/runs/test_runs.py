@@ -1,0 +1,260 @@
+"""Run folders: whole or not there, and honest about what is wrong with them."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+import shortlist
+from shortlist.data import Interactions, Split
+from shortlist.errors import InputError, ShortlistError
+from shortlist.models import EASE, registry
+from shortlist.runs import folder
+from shortlist.runs import FILES, Ids, Run, check_target, evaluate_split, known_pairs, new_folder, open_run, write_run
+
+SOURCE = str(Path(shortlist.__file__).parents[1])
+
+
+def part(pairs: list[tuple[int, int]], users: pl.Series, items: pl.Series) -> Interactions:
+    rows, columns = zip(*pairs, strict=True)
+    return Interactions.from_pairs(rows, columns, user_ids=users, item_ids=items)
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    users, items = pl.Series(["ann", "bob", "cleo", "dan"]), pl.Series([10, 11, 12, 13, 14, 15], dtype=pl.Int32)
+    return Split(
+        part([(0, 0), (0, 1), (1, 1), (1, 2), (2, 0), (2, 2), (3, 5)], users, items),
+        part([(0, 3), (1, 0)], users, items),
+        part([(0, 2), (2, 1), (2, 4)], users, items),
+    )
+
+
+def write(folder: Path, split: Split, overwrite: bool = False, name: str = "ease") -> Run:
+    model = registry[name]()
+    model.fit(split.train)  # type: ignore[attr-defined]
+    return write_run(
+        folder,
+        model=model,
+        name=name,
+        split=split,
+        evaluations=evaluate_split(model, split, ks=[1, 3]),
+        config={"data": {"source": "made"}, "protocol": "shortlist", "seed": 0},
+        seconds={"load": 0.1, "train": 0.2, "evaluate": 0.3},
+        log=[{"event": "fit", "seconds": 0.2}],
+        overwrite=overwrite,
+    )
+
+
+def test_a_run_comes_back_as_it_was(tmp_path: Path, split: Split) -> None:
+    write(tmp_path / "a" / "run", split)
+    run = open_run(tmp_path / "a" / "run")
+    assert sorted(path.name for path in run.folder.iterdir()) == sorted(FILES)
+    assert run.config["model"] == {"name": "ease", "regularization": 300.0}
+    assert run.users.values.to_list() == ["ann", "bob", "cleo", "dan"]
+    assert run.items.values.dtype == pl.Int32
+    for name in ("train", "valid", "test"):
+        before, after = getattr(split, name), getattr(run.split, name)
+        np.testing.assert_array_equal(before.indptr, after.indptr)
+        np.testing.assert_array_equal(before.indices, after.indices)
+    model = EASE()
+    model.fit(split.train)
+    assert torch.equal(run.model.score_all(np.arange(4)), model.score_all(np.arange(4)))
+    assert run.per_user["user_id"].to_list() == ["ann", "cleo"]
+    assert run.per_user["recall@3"].mean() == pytest.approx(run.metrics["test"]["recall@3"])
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["run"]
+
+
+def test_metrics_have_the_names_that_scripts_rely_on(tmp_path: Path, split: Split) -> None:
+    write(tmp_path / "run", split)
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert list(metrics) == ["test", "valid", "users", "skipped_users", "epochs", "seconds"]
+    assert {"ndcg@3", "recall@3", "ndcg@1"} <= metrics["test"].keys()
+    assert metrics["test"].keys() == metrics["valid"].keys()
+    assert (metrics["users"], metrics["skipped_users"], metrics["epochs"]) == (2, 2, 0)
+    assert metrics["seconds"] == {"load": 0.1, "train": 0.2, "evaluate": 0.3}
+
+
+def test_the_card_tells_what_the_run_is(tmp_path: Path, split: Split) -> None:
+    run = write(tmp_path / "run", split)
+    card = (run.folder / "model_card.md").read_text()
+    assert card.startswith("# ease\n")
+    for text in ("Steck", "`model.regularization` = 300.0", "4 users, 6 items, 7 pairs", "| 3 |", "2 without were left"):
+        assert text in card
+
+
+def test_what_is_known_at_test_depends_on_the_protocol(split: Split) -> None:
+    assert known_pairs(split, "shortlist") == [split.train, split.valid]
+    assert known_pairs(split, "irbenchmark") == [split.train]
+
+
+class TestTargets:
+    def test_an_earlier_run_is_kept_unless_asked(self, tmp_path: Path, split: Split) -> None:
+        write(tmp_path / "run", split)
+        with pytest.raises(InputError, match="expected a new or empty folder, received one with files"):
+            write(tmp_path / "run", split, name="popularity")
+        assert open_run(tmp_path / "run").config["model"]["name"] == "ease"
+        write(tmp_path / "run", split, name="popularity", overwrite=True)
+        assert open_run(tmp_path / "run").config["model"]["name"] == "popularity"
+        assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+    def test_a_folder_of_other_things_is_never_overwritten(self, tmp_path: Path) -> None:
+        (tmp_path / "letters").mkdir()
+        (tmp_path / "letters" / "dear.txt").write_text("x")
+        with pytest.raises(InputError, match=r"expected an earlier run to overwrite, received .* without config\.json"):
+            check_target(tmp_path / "letters", overwrite=True)
+
+    def test_an_empty_folder_will_do(self, tmp_path: Path, split: Split) -> None:
+        (tmp_path / "run").mkdir()
+        write(tmp_path / "run", split)
+        open_run(tmp_path / "run")
+
+    def test_a_file_will_not(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("x")
+        with pytest.raises(InputError, match="expected a folder to write a run to, received a file"):
+            check_target(tmp_path / "file")
+        with pytest.raises(InputError, match="expected a place to write a run to, received Not a directory"):
+            check_target(tmp_path / "file" / "run")
+
+    def test_a_place_without_permission_will_not(self, tmp_path: Path) -> None:
+        with as_nobody(tmp_path), pytest.raises(InputError, match=r"run: expected a place .*, received Permission denied"):
+            check_target(tmp_path / "deep" / "run")
+        assert list(tmp_path.iterdir()) == []
+
+
+@contextmanager
+def as_nobody(folder: Path) -> Iterator[None]:
+    """Work as a user who may not write into the folder: permissions do not bind root."""
+    folder.chmod(0o555)
+    is_root = os.geteuid() == 0
+    try:
+        if is_root:
+            os.seteuid(65534)
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        folder.chmod(0o755)
+
+
+class TestCrashes:
+    def test_an_error_leaves_nothing(self, tmp_path: Path) -> None:
+        with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "run") as draft:  # noqa: PT012
+            (draft / "half").write_text("x")
+            raise KeyboardInterrupt
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("step", [1, 4, 8, 9, 10, 11])
+    @pytest.mark.parametrize("before", ["nothing", "a run"])
+    def test_a_kill_at_any_step_leaves_a_whole_run_or_none(
+        self, tmp_path: Path, split: Split, step: int, before: str
+    ) -> None:
+        target = tmp_path / "run"
+        if before == "a run":
+            write(target, split)
+        program = f"""
+import os, signal, shutil
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+spec = spec_from_file_location("folder", {folder.__file__!r})  # by itself: without torch it starts at once
+module = module_from_spec(spec)
+spec.loader.exec_module(module)
+calls = 0
+def count(real):
+    def step(*args, **kwargs):
+        global calls
+        calls += 1
+        if calls == {step}:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **kwargs)
+    return step
+os.fsync, Path.rename, shutil.rmtree = count(os.fsync), count(Path.rename), count(shutil.rmtree)
+with module.new_folder(Path({str(target)!r}), overwrite=True) as draft:
+    for name in {FILES!r}:
+        (draft / name).write_text("new")
+"""
+        ended = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": SOURCE}, check=False)
+        assert ended.returncode in {0, -9}
+        if target.exists():
+            texts = {path.name: path.read_bytes() == b"new" for path in target.iterdir()}
+            assert texts.keys() == set(FILES)
+            assert len(set(texts.values())) == 1
+        elif before == "a run":  # between the two renames: both stand beside the target, whole
+            assert len(list(tmp_path.glob(".run.*/config.json"))) == 2
+
+    def test_a_write_that_fails_midway_leaves_nothing(self, tmp_path: Path, split: Split) -> None:
+        """A limit on the size of files stands for a disk that is full."""
+        model = EASE()
+        model.fit(split.train)
+        everything = {"model": model, "name": "ease", "split": split, "evaluations": evaluate_split(model, split)}
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (900, before[1]))
+        try:
+            with pytest.raises(ShortlistError, match="the run cannot be written"):
+                write_run(tmp_path / "run", **everything, config={"protocol": "shortlist"}, seconds={})  # type: ignore[arg-type]
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestOpening:
+    def test_what_is_not_a_run(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="nowhere: expected the folder of a run, received nothing"):
+            open_run(tmp_path / "nowhere")
+        (tmp_path / "file").write_text("x")
+        with pytest.raises(InputError, match="expected the folder of a run, received a file"):
+            open_run(tmp_path / "file")
+        with pytest.raises(InputError, match=r"received one without config\.json, metrics\.json"):
+            open_run(tmp_path)
+
+    @pytest.mark.parametrize("name", [name for name in FILES if name not in {"log.jsonl", "model_card.md"}])
+    @pytest.mark.parametrize("share", [0.0, 0.5, 0.95])
+    def test_truncated_files(self, tmp_path: Path, split: Split, name: str, share: float) -> None:
+        folder = write(tmp_path / "run", split).folder
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(whole[: int(share * len(whole))])
+        with pytest.raises(InputError, match=rf"{name}: expected .*, received a damaged file") as caught:
+            run = open_run(folder)
+            _ = run.model, run.split, run.per_user
+        assert "\n" not in str(caught.value)
+
+    def test_other_content(self, tmp_path: Path, split: Split) -> None:
+        folder = write(tmp_path / "run", split).folder
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "format": 99}))
+        with pytest.raises(InputError, match="expected a run of format 1, received 99"):
+            open_run(folder)
+        (folder / "config.json").write_text("[]")
+        with pytest.raises(InputError, match="expected a JSON object, received list"):
+            open_run(folder)
+        (folder / "config.json").write_text("{}")
+        with pytest.raises(InputError, match="received none named format, model, protocol"):
+            open_run(folder)
+
+
+class TestIds:
+    def test_numbers_are_typed_as_text(self) -> None:
+        ids = Ids("user", pl.Series([-3, 5, 40], dtype=pl.Int32))
+        assert ids.indices(["40", "-3"]).tolist() == [2, 0]
+        assert ids.indices(pl.Series([5], dtype=pl.Int64)).tolist() == [1]
+        for wrong in ("five", "5.5", "99999999999999", "6", ""):
+            with pytest.raises(InputError, match=rf"^user: unknown id '{wrong}'"):
+                ids.index(wrong)
+
+    def test_texts_that_look_like_numbers_stay_texts(self) -> None:
+        ids = Ids("item", pl.Series(["007", "7"]))
+        assert ids.indices(["7", "007"]).tolist() == [1, 0]
+
+    def test_the_nearest_is_suggested(self) -> None:
+        ids = Ids("user", pl.Series([f"package-{number:05}" for number in range(10_000)]))
+        with pytest.raises(InputError, match=r"did you mean 'package-00501'\? \(10,000 users are known\)"):
+            ids.index("pakcage-00501")
