@@ -1,4 +1,4 @@
-"""What every registered model keeps to. A new baseline is enrolled by its registration: nothing is listed here."""
+"""What every registered model keeps to. A new model is enrolled by its registration: nothing is listed here."""
 
 from pathlib import Path
 
@@ -8,15 +8,26 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from shortlist.data import Interactions
-from shortlist.models import Baseline, registry
+from shortlist.losses import SL
+from shortlist.models import Baseline, Factored, Model, registry
+from shortlist.training import OptimizerSettings, Training, TrainingSettings
 
-BASELINES = sorted(name for name in registry if issubclass(registry[name], Baseline))
+MODELS = sorted(registry)
+TRAINED = [name for name in MODELS if issubclass(registry[name], Factored)]
 
 
-def fitted(name: str, train: Interactions, seed: int = 0) -> Baseline:
+def training(model: Factored, train: Interactions, seed: int = 0) -> Training:
+    settings = TrainingSettings(epochs=30, batch=8)
+    return Training(model, SL(), train, training=settings, optimizer=OptimizerSettings(lr=0.02), seed=seed)
+
+
+def fitted(name: str, train: Interactions, seed: int = 0) -> Model:
     model = registry[name]()
-    assert isinstance(model, Baseline)
-    model.fit(train, seed=seed)
+    if isinstance(model, Baseline):
+        model.fit(train, seed=seed)
+    else:
+        assert isinstance(model, Factored)
+        training(model, train, seed).run()
     return model
 
 
@@ -39,11 +50,11 @@ def two_tastes() -> Interactions:
     return interactions(sorted(pairs), 21, 21)
 
 
-@pytest.mark.parametrize("name", BASELINES)
-class TestBaseline:
+@pytest.mark.parametrize("name", MODELS)
+class TestModel:
     def test_says_what_it_is(self, name: str) -> None:
         assert registry[name].summary
-        assert all(declared.help for declared in registry[name].parameters.values())
+        assert all(declared.help for declared in registry[name].declared.values())
 
     def test_score_and_score_all_agree(self, name: str, two_tastes: Interactions) -> None:
         model = fitted(name, two_tastes)
@@ -106,3 +117,21 @@ class TestBaseline:
         fitted(name, two_tastes)
         np.testing.assert_array_equal(two_tastes.indices, before[0])
         np.testing.assert_array_equal(two_tastes.indptr, before[1])
+
+
+@pytest.mark.parametrize("name", TRAINED)
+class TestTrained:
+    def test_gradients_reach_every_parameter(self, name: str, two_tastes: Interactions) -> None:
+        model = registry[name]()
+        assert isinstance(model, Factored)
+        before = {key: value.clone() for key, value in training(model, two_tastes).model.state().items()}
+        training(model, two_tastes).run()
+        after = model.state()
+        assert after
+        assert all(not torch.equal(before[key], after[key]) for key in before)
+
+    def test_overfits_a_toy_set(self, name: str, two_tastes: Interactions) -> None:
+        scores = fitted(name, two_tastes).score_all(np.arange(20))
+        for user in range(20):
+            met = set(two_tastes.row(user).tolist())
+            assert len(met & set(scores[user].topk(len(met)).indices.tolist())) >= len(met) - 1

@@ -88,7 +88,13 @@ def test_the_card_tells_what_the_run_is(tmp_path: Path, split: Split) -> None:
     run = write(tmp_path / "run", split)
     card = (run.folder / "model_card.md").read_text()
     assert card.startswith("# ease\n")
-    for text in ("Steck", "`model.regularization` = 300.0", "4 users, 6 items, 7 pairs", "| 3 |", "2 without were left"):
+    for text in (
+        "Steck",
+        "`model.regularization` = 300.0",
+        "4 users, 6 items, 7 pairs",
+        "| 3 |",
+        "2 without were left",
+    ):
         assert text in card
 
 
@@ -126,7 +132,10 @@ class TestTargets:
             check_target(tmp_path / "file" / "run")
 
     def test_a_place_without_permission_will_not(self, tmp_path: Path) -> None:
-        with as_nobody(tmp_path), pytest.raises(InputError, match=r"run: expected a place .*, received Permission denied"):
+        with (
+            as_nobody(tmp_path),
+            pytest.raises(InputError, match=r"run: expected a place .*, received Permission denied"),
+        ):
             check_target(tmp_path / "deep" / "run")
         assert list(tmp_path.iterdir()) == []
 
