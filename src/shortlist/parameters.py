@@ -3,7 +3,7 @@
 A class that derives from :class:`Configured` declares its parameters as annotated attributes::
 
     class Softmax(Configured):
-        tau: float = param(0.2, above=0, help="temperature")
+        tau: float = param(default=0.2, above=0, help="temperature")
 
 and gets a keyword-only constructor that checks type and range. Command-line keys, ``config.json``, help texts and
 search spaces are all derived from these declarations. Only the standard library is used: losses must import without
@@ -66,8 +66,8 @@ class Param:
 
 
 def param(
-    default: Any,
     *,
+    default: Any,
     help: str = "",
     above: float | None = None,
     below: float | None = None,
@@ -84,7 +84,7 @@ class Configured:
     """Base of everything that has parameters: losses, models, thresholds, optimisers, training.
 
     >>> class Softmax(Configured):
-    ...     tau: float = param(0.2, above=0, help="temperature")
+    ...     tau: float = param(default=0.2, above=0, help="temperature")
     >>> Softmax(tau=0.5).settings()
     {'tau': 0.5}
     >>> Softmax(tau=-1.0)

@@ -51,9 +51,9 @@ class SL(Loss):
     citation = "Bruch et al., ICTIR 2019; Wu et al., TOIS 2024"
     similarity: ClassVar[Similarity] = "cosine"
 
-    tau: float = param(0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
-    denominator: Over = param("negatives", help="what the sum runs over: the user's negatives, or all items")
-    pull: float = param(1.0, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0))
+    tau: float = param(default=0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
+    denominator: Over = param(default="negatives", help="what the sum runs over: the user's negatives, or all items")
+    pull: float = param(default=1.0, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0))
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
@@ -88,16 +88,18 @@ class SLAtK(Loss):
     citation = "Yang et al., KDD 2025"
     similarity: ClassVar[Similarity] = "cosine"
 
-    k: int = param(20, at_least=1, help="K, the length of the list that is shown")
-    tau: float = param(0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
-    tau_w: float = param(1.0, above=0, help="temperature τ_w of the weight", search=Search(0.1, 3.0, log=True))
-    weight: Literal["published", "detached"] = param("published", help="whether the gradient flows through the weight")
-    pull: float = param(1.0, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0))
-    denominator: Over = param("negatives", help="what the sum runs over: the user's negatives, or all items")
-    negatives: float = param(1000.0, above=0, help="how many negatives the sum over negatives is scaled to")
-    threshold: Estimator = param("exact", help="how β is found: from the whole row, or estimated from a sample")
-    samples: int = param(1000, at_least=1, help="how many items a sampled threshold looks at")
-    refresh: int = param(5, at_least=1, help="epochs from one refresh of β to the next")
+    k: int = param(default=20, at_least=1, help="K, the length of the list that is shown")
+    tau: float = param(default=0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
+    tau_w: float = param(default=1.0, above=0, help="temperature τ_w of the weight", search=Search(0.1, 3.0, log=True))
+    weight: Literal["published", "detached"] = param(
+       default= default="published", help="whether the gradient flows through the weight"
+    )
+    pull: float = param(default=1.0, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0))
+    denominator: Over = param(default="negatives", help="what the sum runs over: the user's negatives, or all items")
+    negatives: float = param(default=1000.0, above=0, help="how many negatives the sum over negatives is scaled to")
+    threshold: Estimator = param(default="exact", help="how β is found: from the whole row, or estimated from a sample")
+    samples: int = param(default=1000, at_least=1, help="how many items a sampled threshold looks at")
+    refresh: int = param(default=5, at_least=1, help="epochs from one refresh of β to the next")
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""

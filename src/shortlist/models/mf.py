@@ -33,10 +33,10 @@ class MF(Factored):
     summary = "Matrix factorisation: a free vector for each user and item, trained by a loss."
     citation = "Koren et al., Computer 2009"
 
-    dim: int = param(64, at_least=1, help="length of the vectors")
-    similarity: Similarity = param("cosine", help="how a user's vector is compared with an item's")
-    item_bias: bool = param(False, help="whether each item has a bias of its own")
-    init: float = param(0.1, above=0, help="standard deviation of the vectors at the start")
+    dim: int = param(default=64, at_least=1, help="length of the vectors")
+    similarity: Similarity = param(default="cosine", help="how a user's vector is compared with an item's")
+    item_bias: bool = param(default=False, help="whether each item has a bias of its own")
+    init: float = param(default=0.1, above=0, help="standard deviation of the vectors at the start")
 
     bias: nn.Parameter | None
 

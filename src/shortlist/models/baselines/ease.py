@@ -35,7 +35,10 @@ class EASE(Baseline):
     citation = "Steck, Embarrassingly Shallow Autoencoders for Sparse Data, WWW 2019"
 
     regularization: float = param(
-        300.0, above=0, help="λ, the weight of the squared item-to-item weights", search=Search(1, 10_000, log=True)
+        default=300.0,
+        above=0,
+        help="λ, the weight of the squared item-to-item weights",
+        search=Search(1, 10_000, log=True),
     )
 
     weights_II: Tensor

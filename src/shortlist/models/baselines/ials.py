@@ -28,14 +28,18 @@ class IALS(Baseline):
     citation = "Hu, Koren, Volinsky, Collaborative Filtering for Implicit Feedback Datasets, ICDM 2008"
 
     factors: int = param(
-        64, at_least=1, help="numbers that describe a user or an item", search=Search(16, 256, log=True)
+        default=64, at_least=1, help="numbers that describe a user or an item", search=Search(16, 256, log=True)
     )
     regularization: float = param(
-        10.0, at_least=0, help="λ, the weight of the squared factors", search=Search(0.01, 100, log=True)
+        default=10.0, at_least=0, help="λ, the weight of the squared factors", search=Search(0.01, 100, log=True)
     )
-    alpha: float = param(5.0, above=0, help="α, the confidence in a pair that was met", search=Search(1, 100, log=True))
-    iterations: int = param(15, at_least=1, help="turns of solving for users and for items", search=Search(5, 50))
-    threads: int = param(0, at_least=0, help="threads; 0 for all cores")
+    alpha: float = param(
+       default= default=5.0, above=0, help="α, the confidence in a pair that was met", search=Search(1, 100, log=True)
+    )
+    iterations: int = param(
+       default= default=15, at_least=1, help="turns of solving for users and for items", search=Search(5, 50)
+    )
+    threads: int = param(default=0, at_least=0, help="threads; 0 for all cores")
 
     user_UD: Tensor
     item_ID: Tensor
