@@ -36,17 +36,17 @@ class LoadOptions(Configured):
     split: Literal["random", "last", "time"] = param(default="random", help="how a single table is split")
     test_share: float = param(default=0.2, above=0, below=1, help="share of each user's items, for split random")
     valid_share: float = param(
-       default= default=0.1, at_least=0, below=1, help="share of each user's training items held out for validation; 0 for none"
+        default=0.1, at_least=0, below=1, help="share of each user's training items held out for validation; 0 for none"
     )
     last: int = param(
-       default= default=1, at_least=1, help="how many of each user's last items are test, and as many before them validation"
+        default=1, at_least=1, help="how many of each user's last items are test, and as many before them validation"
     )
     at: int | float | str | None = param(default=None, help="the time at which test begins, for split time")
     cold_users: Literal["error", "drop"] = param(
-       default= default="error", help="users whom split last or time leaves without training items: refuse, or leave them out"
+        default="error", help="users whom split last or time leaves without training items: refuse, or leave them out"
     )
     protocol: Literal["shortlist", "irbenchmark"] = param(
-       default= default="shortlist", help="irbenchmark: hold out validation as the authors of SL@K do"
+        default="shortlist", help="irbenchmark: hold out validation as the authors of SL@K do"
     )
     seed: int = param(default=0, at_least=0, help="seed of the random splits")
 

@@ -92,7 +92,7 @@ class SLAtK(Loss):
     tau: float = param(default=0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
     tau_w: float = param(default=1.0, above=0, help="temperature τ_w of the weight", search=Search(0.1, 3.0, log=True))
     weight: Literal["published", "detached"] = param(
-       default= default="published", help="whether the gradient flows through the weight"
+        default="published", help="whether the gradient flows through the weight"
     )
     pull: float = param(default=1.0, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0))
     denominator: Over = param(default="negatives", help="what the sum runs over: the user's negatives, or all items")

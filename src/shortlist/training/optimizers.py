@@ -21,13 +21,13 @@ class OptimizerSettings(Configured):
 
     lr: float = param(default=0.01, above=0, help="learning rate", search=Search(1e-3, 0.1, log=True))
     weight_decay: float = param(
-       default= default=0.0, at_least=0, help="L2 penalty", search=Search(choices=(0.0, 1e-6, 1e-5, 1e-4))
+        default=0.0, at_least=0, help="L2 penalty", search=Search(choices=(0.0, 1e-6, 1e-5, 1e-4))
     )
     beta1: float = param(default=0.9, at_least=0, below=1, help="decay of the mean gradient")
     beta2: float = param(default=0.999, at_least=0, below=1, help="decay of the mean squared gradient")
     eps: float = param(default=1e-8, above=0, help="what keeps the division finite")
     rows: Literal["touched", "all"] = param(
-       default= default="touched", help="whether a step moves only the rows that it looked at"
+        default="touched", help="whether a step moves only the rows that it looked at"
     )
     schedule: Schedule = param(default="constant", help="how the learning rate falls over the epochs")
     final: float = param(default=0.01, at_least=0, at_most=1, help="share of the learning rate that is left at the end")

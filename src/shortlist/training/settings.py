@@ -23,21 +23,21 @@ class TrainingSettings(Configured):
 
     epochs: int = param(default=100, at_least=1, help="passes over the training data, at most")
     batch: int | None = param(
-       default= default=None, at_least=1, help="users (or pairs) in a step; none: 256 users, or 1024 pairs"
+        default=None, at_least=1, help="users (or pairs) in a step; none: 256 users, or 1024 pairs"
     )
     against: Against = param(
-       default= default="auto",
+        default="auto",
         help="who stands against positives: all items, a sample shared by the step, or draws for each pair",
     )
     negatives: int | None = param(
-       default= default=None, at_least=1, help="how many are sampled; none: the loss's usual number, or 1000"
+        default=None, at_least=1, help="how many are sampled; none: the loss's usual number, or 1000"
     )
     distribution: Distribution = param(default="uniform", help="how a shared sample is drawn")
     power: float = param(default=0.75, at_least=0, help="exponent of the popularity when the sample is drawn by it")
     validate_every: int = param(default=5, at_least=1, help="epochs from one validation to the next")
     patience: int = param(default=4, at_least=1, help="validations without a better one after which training stops")
     metric: str = param(
-       default= default="ndcg", help="what is better on validation: a metric, at the run's K unless it says @K itself"
+        default="ndcg", help="what is better on validation: a metric, at the run's K unless it says @K itself"
     )
     checkpoint_every: float = param(default=20.0, at_least=0, help="seconds from one checkpoint to the next, at least")
 

@@ -34,10 +34,10 @@ class IALS(Baseline):
         default=10.0, at_least=0, help="λ, the weight of the squared factors", search=Search(0.01, 100, log=True)
     )
     alpha: float = param(
-       default= default=5.0, above=0, help="α, the confidence in a pair that was met", search=Search(1, 100, log=True)
+        default=5.0, above=0, help="α, the confidence in a pair that was met", search=Search(1, 100, log=True)
     )
     iterations: int = param(
-       default= default=15, at_least=1, help="turns of solving for users and for items", search=Search(5, 50)
+        default=15, at_least=1, help="turns of solving for users and for items", search=Search(5, 50)
     )
     threads: int = param(default=0, at_least=0, help="threads; 0 for all cores")
 

@@ -36,10 +36,13 @@ class ItemKNN(Baseline):
     citation = "Sarwar et al., Item-Based Collaborative Filtering Recommendation Algorithms, WWW 2001"
 
     neighbours: int = param(
-       default= default=100, at_least=1, help="how many neighbours an item has", search=Search(5, 1000, log=True)
+        default=100, at_least=1, help="how many neighbours an item has", search=Search(5, 1000, log=True)
     )
     shrinkage: float = param(
-        default=100.0, at_least=0, help="draws similarities that rest on few users to 0", search=Search(0.1, 1000, log=True)
+        default=100.0,
+        at_least=0,
+        help="draws similarities that rest on few users to 0",
+        search=Search(0.1, 1000, log=True),
     )
 
     similarity_II: sparse.csr_array
