@@ -12,6 +12,9 @@ from shortlist.metrics.at_k import (
     precision,
     recall,
 )
+from shortlist.metrics.breakdown import by_activity, by_popularity, popularity_bands
+from shortlist.metrics.catalogue import catalogue, coverage, exposure, gini, mean_popularity
+from shortlist.metrics.comparison import Comparison, Pair, compare, holm
 from shortlist.metrics.evaluation import KS, Evaluation, evaluate, values_at
 from shortlist.metrics.hits import Hits, find_hits
 from shortlist.metrics.intervals import Interval, bootstrap
@@ -20,23 +23,35 @@ from shortlist.metrics.pairwise import Standing, auc, llpauc, opauc
 __all__ = [
     "AT_K",
     "KS",
+    "Comparison",
     "Evaluation",
     "Hits",
     "Interval",
+    "Pair",
     "Standing",
     "auc",
     "average_precision",
     "bootstrap",
+    "by_activity",
+    "by_popularity",
+    "catalogue",
+    "compare",
+    "coverage",
     "dcg",
     "evaluate",
+    "exposure",
     "f1",
     "find_hits",
+    "gini",
     "hit_rate",
+    "holm",
     "llpauc",
+    "mean_popularity",
     "mrr",
     "ndcg",
     "opauc",
     "pair_recall",
+    "popularity_bands",
     "precision",
     "recall",
     "values_at",

@@ -56,15 +56,16 @@ class Selector:
         self._bundles_THB = self._maxima_TC.view(n_rows, columns_per_bundle, bundles)
         self._tops_TB = torch.empty(n_rows, bundles)
         self._reached_TC = np.empty((n_rows, self.n_columns), np.bool_)
-        self._offset_G = np.arange(per_column) * self.n_columns
+        self._offset_G1 = np.arange(per_column)[:, None] * self.n_columns
 
     def best(self) -> tuple[IntArray, FloatArray]:
         """The K best items of every row and their scores: scores descending, ties by item, padded with −1 and −∞."""
-        floor_T = self._floor()
-        flat_N = self._reaching(floor_T)
+        flat_N = self._reaching(self._floor())
         row_N = flat_N // self.width
-        keys_TM = np.full(self._shape_for(row_N), _EMPTY)
-        keys_TM[row_N, _place_in_run(row_N)] = _to_key(self._flat()[flat_N], flat_N - row_N * self.width)
+        count_T = np.bincount(row_N, minlength=len(self.padded_TW))
+        place_N = np.arange(len(row_N)) - (np.cumsum(count_T) - count_T)[row_N]
+        keys_TM = np.full((len(count_T), max(self.k, int(count_T.max()))), _EMPTY)
+        keys_TM[row_N, place_N] = _to_key(self._flat().take(flat_N), flat_N - row_N * self.width)
         keys_TM.sort(axis=1)
         return _from_key(keys_TM[:, : self.k])
 
@@ -83,12 +84,16 @@ class Selector:
     def _reaching(self, floor_T: FloatArray) -> IntArray:
         """Flat positions, ascending, of the scores that can belong to the lists: those that reach the floor."""
         np.greater_equal(self._maxima_TC.numpy(), floor_T[:, None], out=self._reached_TC)
-        crowded = np.flatnonzero(np.count_nonzero(self._reached_TC, axis=1) > CROWD * self.k)
-        self._reached_TC[crowded] = False
         row_N, column_N = np.divmod(np.flatnonzero(self._reached_TC), self.n_columns)
-        flat_NG = (row_N * self.width + column_N)[:, None] + self._offset_G
-        flat = flat_NG[self._flat()[flat_NG] >= floor_T[row_N, None]]
-        flat = np.concatenate([flat, *(self._reaching_in(row, floor_T[row]) for row in crowded.tolist())])
+        is_crowded_T = np.bincount(row_N, minlength=len(floor_T)) > CROWD * self.k
+        if is_crowded_T.any():
+            row_N, column_N = row_N[~is_crowded_T[row_N]], column_N[~is_crowded_T[row_N]]
+        flat_GN = self._offset_G1 + (row_N * self.width + column_N)
+        reaching = np.flatnonzero(self._flat().take(flat_GN) >= floor_T[row_N])
+        crowded = np.flatnonzero(is_crowded_T).tolist()
+        flat = np.concatenate(
+            [flat_GN.reshape(-1).take(reaching), *(self._reaching_in(row, floor_T[row]) for row in crowded)]
+        )
         flat.sort()
         return flat
 
@@ -98,17 +103,6 @@ class Selector:
         return row * self.width + np.concatenate(
             [np.flatnonzero(scores_W > floor), np.flatnonzero(scores_W == floor)[: self.k]]
         )
-
-    def _shape_for(self, row_N: IntArray) -> tuple[int, int]:
-        n_rows = self.padded_TW.shape[0]
-        return n_rows, max(self.k, int(np.bincount(row_N, minlength=n_rows).max()))
-
-
-def _place_in_run(row_N: IntArray) -> IntArray:
-    """0, 1, 2, … within each run of equal, ascending row numbers."""
-    place_N = np.arange(len(row_N))
-    is_first_N = np.diff(row_N, prepend=-1) != 0
-    return place_N - np.maximum.accumulate(np.where(is_first_N, place_N, 0))
 
 
 def _to_key(score_N: FloatArray, item_N: IntArray) -> IntArray:
