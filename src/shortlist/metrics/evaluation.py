@@ -13,7 +13,7 @@ from shortlist.errors import InputError, unknown
 from shortlist.metrics.at_k import AT_K
 from shortlist.metrics.hits import Hits, find_hits
 from shortlist.metrics.intervals import Interval, bootstrap
-from shortlist.metrics.pairwise import Standing, Standings, auc, llpauc, opauc
+from shortlist.metrics.pairwise import Standing, Standings, auc, check_shares, llpauc, opauc
 from shortlist.ranking import Lists, Progress, Ranking, Scorer, Selector, as_sequence, sweep
 
 KS = (5, 10, 20, 50, 100)
@@ -76,6 +76,7 @@ def evaluate(
     """
     names = _known(AT_K if metrics is None else metrics)
     ks = _checked(ks)
+    check_shares(alpha, beta)
     if truth.n_items != scorer.n_items:
         raise InputError(f"evaluate: expected a truth over {scorer.n_items} items, received one over {truth.n_items}")
     users_R = np.flatnonzero(truth.user_counts())

@@ -47,14 +47,13 @@ def llpauc(standing: Standing, alpha: float, beta: float, *, normalised: bool = 
     The largest value is ⌈α n⁺⌉⌈β n⁻⌉ / (n⁺ n⁻), which is αβ where the counts are whole; ``normalised`` divides by it
     (Shi et al., Lower-Left Partial AUC, WWW 2024).
     """
-    for name, share in (("alpha", alpha), ("beta", beta)):
-        if not 0 < share <= 1:
-            raise InputError(f"llpauc.{name}: expected a number above 0 and at most 1, received {share!r}")
+    check_shares(alpha, beta)
     top_positives_R = _ceil(alpha * standing.positives_R)
     top_negatives_R = _ceil(beta * standing.negatives_R)
     limit_P = top_negatives_R[standing.row_P]
-    below_P = limit_P - np.minimum(limit_P, standing.above_P + standing.level_P)
-    best_first = np.lexsort((standing.above_P, standing.row_P))
+    reach_P = standing.above_P + standing.level_P
+    below_P = limit_P - np.minimum(limit_P, reach_P)
+    best_first = np.lexsort((reach_P, standing.row_P))
     start_R = np.cumsum(standing.positives_R) - standing.positives_R
     place_P = np.arange(len(standing.row_P)) - start_R[standing.row_P]
     is_top_P = np.empty(len(standing.row_P), np.bool_)
@@ -64,6 +63,13 @@ def llpauc(standing: Standing, alpha: float, beta: float, *, normalised: bool = 
         return value_R
     with np.errstate(invalid="ignore", divide="ignore"):
         return value_R * standing.positives_R * standing.negatives_R / (top_positives_R * top_negatives_R)
+
+
+def check_shares(alpha: float, beta: float) -> None:
+    """A share of the positives and one of the negatives, neither of them empty."""
+    for name, share in (("alpha", alpha), ("beta", beta)):
+        if not 0 < share <= 1:
+            raise InputError(f"llpauc.{name}: expected a number above 0 and at most 1, received {share!r}")
 
 
 def _ceil(share_R: FloatArray) -> IntArray:
