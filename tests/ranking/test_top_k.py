@@ -1,6 +1,7 @@
 """Lists are exactly the K best, by score and then by item, whoever asks and however the work is shared."""
 
 from collections.abc import Iterator, Set
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -94,6 +95,16 @@ def test_lists_do_not_depend_on_the_number_of_threads(factors: Factors) -> None:
     assert torch.get_num_threads() == 2
 
 
+@pytest.mark.usefixtures("threads")
+def test_sweeps_side_by_side_give_the_threads_back(factors: Factors) -> None:
+    torch.set_num_threads(2)
+    alone = top_k(factors, np.arange(300), 20)
+    with ThreadPoolExecutor(3) as pool:
+        together = list(pool.map(lambda _: top_k(factors, np.arange(300), 20), range(6)))
+    assert all(equal(alone, ranking) for ranking in together)
+    assert torch.get_num_threads() == 2
+
+
 @pytest.mark.parametrize("d", [1, 7, 64, 777])
 def test_lists_do_not_depend_on_who_else_is_asked_for(d: int) -> None:
     factors = random_factors(200, 1201, d)
@@ -149,6 +160,17 @@ def test_a_score_that_is_not_a_number_is_reported(item: int) -> None:
     with pytest.raises(ShortlistError, match="received NaN"):
         top_k(Given(scores_UI), np.arange(3), 5)
     assert torch.get_num_threads() == threads
+
+
+def test_scores_of_another_shape_are_reported() -> None:
+    class Short:
+        n_items = 6
+
+        def score_all(self, users: IntArray, out: torch.Tensor | None = None) -> torch.Tensor:
+            return torch.zeros(len(users), 1)
+
+    with pytest.raises(ShortlistError, match=r"expected scores of shape \(64, 6\), received \(64, 1\)"):
+        top_k(Short(), np.array([0]), 2)
 
 
 def test_a_list_needs_a_place() -> None:

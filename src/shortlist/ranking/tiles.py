@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from shortlist.data import IntArray, Interactions
+from shortlist.errors import ShortlistError
 from shortlist.ranking.scorer import Scorer
 from shortlist.ranking.selection import Selector
 
@@ -81,6 +82,9 @@ def _fill(
     filled_T = np.concatenate([users, np.repeat(users[-1:], n_rows - len(users))])
     with torch.inference_mode():
         given = scorer.score_all(filled_T, out=selector.scores)
+        if given.shape != selector.scores.shape:
+            expected, received = tuple(selector.scores.shape), tuple(given.shape)
+            raise ShortlistError(f"ranking: expected scores of shape {expected}, received {received} from the model")
         if given.data_ptr() != selector.scores.data_ptr():
             selector.scores.copy_(given)
     scores = selector.scores.numpy()
