@@ -1,6 +1,6 @@
 """How long all metrics at K take for factors of the size of Gowalla, against the bare matrix products.
 
-    python benchmarks/evaluation.py [--json] [--repeats N] [--threads N] [--data FOLDER]
+    python benchmarks/evaluation.py [--json] [--repeats N] [--threads N]
 
 The products are the floor: no evaluation over the full catalogue can do without them. Floor and evaluation take turns
 in one run, and the ratio is that of their medians. Wanted: a ratio of at most 2, and at most 600 MB above the factors.
@@ -9,28 +9,21 @@ Without the real set one of the same size is made.
 
 from __future__ import annotations
 
-import argparse
-import ctypes
-import json
-import os
 import statistics
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-import polars as pl
 import torch
 from scipy import sparse
 from torch import Tensor
 
+from _common import forget_peak, gowalla, memory_mb, parser, seconds, show
 from shortlist.data import IntArray, Interactions
 from shortlist.metrics import KS, evaluate
 
-N_USERS, N_ITEMS, D = 29_858, 40_988, 64
+D = 64
 BLOCK_ROWS = (64, 128, 256, 512, 1024)
-DATA = Path(os.environ.get("SHORTLIST_DATA", Path(__file__).parents[2] / "shared" / "data")) / "gowalla"
 
 
 @dataclass(frozen=True)
@@ -46,34 +39,6 @@ class Factors:
 
     def score_all(self, users: IntArray, out: Tensor | None = None) -> Tensor:
         return torch.mm(self.user_UD[torch.from_numpy(users)], self.item_ID.T, out=out)
-
-
-def read(folder: Path) -> tuple[Interactions, Interactions]:
-    """Train and test of the real set."""
-    frames = [pl.read_parquet(folder / f"{part}.parquet") for part in ("train", "test")]
-    n_users, n_items = (1 + max(int(frame[column].to_numpy().max()) for frame in frames) for column in ("user", "item"))
-    train, test = (
-        Interactions.from_pairs(
-            frame["user"].to_numpy(), frame["item"].to_numpy(), user_ids=range(n_users), item_ids=range(n_items)
-        )
-        for frame in (frame.unique() for frame in frames)
-    )
-    return train, test
-
-
-def make(seed: int = 0) -> tuple[Interactions, Interactions]:
-    """A set of the same size: popularity falls with rank, some 27 items for training and 7 for testing a user."""
-    generator = np.random.default_rng(seed)
-    popularity_I = generator.permutation(1 / np.arange(10.0, N_ITEMS + 10))
-    users_P = np.repeat(np.arange(N_USERS), 34)
-    items_P = generator.choice(N_ITEMS, size=len(users_P), p=popularity_I / popularity_I.sum())
-    pairs_P2 = np.unique(np.column_stack([users_P, items_P]), axis=0)
-    is_test_P = generator.random(len(pairs_P2)) < 0.2
-    train, test = (
-        Interactions.from_pairs(*pairs_P2[keep_P].T, user_ids=range(N_USERS), item_ids=range(N_ITEMS))
-        for keep_P in (~is_test_P, is_test_P)
-    )
-    return train, test
 
 
 def factorise(train: Interactions, d: int = D, seed: int = 0) -> Factors:
@@ -97,30 +62,18 @@ def products(factors: Factors, rows: int) -> Callable[[], None]:
     return run
 
 
-def seconds(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
-
-
 def peak_above(run: Callable[[], object]) -> float:
     """How many MB the process grew at most while it ran (Linux)."""
-    ctypes.CDLL(None).malloc_trim(0)  # else what was freed before would be used again, unseen
-    before = memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    forget_peak()
+    before = memory_mb("VmRSS")
     run()
-    return memory("VmHWM") - before
+    return memory_mb() - before
 
 
-def memory(field: str) -> float:
-    def lines() -> Iterator[str]:
-        return (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
-
-    return int(next(lines()).split()[1]) / 1000
-
-
-def measure(repeats: int, folder: Path) -> dict[str, object]:
-    train, test = read(folder) if folder.exists() else make()
+def measure(repeats: int) -> dict[str, object]:
+    name, split = gowalla()
+    train, test = split.train, split.test
+    assert test is not None
     factors = factorise(train)
     means: dict[str, float] = {}
     users_with_test = int(np.count_nonzero(test.user_counts()))
@@ -136,7 +89,7 @@ def measure(repeats: int, folder: Path) -> dict[str, object]:
     times = [(seconds(floors[best_rows]), seconds(full)) for _ in range(repeats)]
     floor_s, measured_s = (statistics.median(side) for side in zip(*times, strict=True))
     return {
-        "data": "gowalla" if folder.exists() else "made",
+        "data": name,
         "users": train.n_users,
         "evaluated_users": users_with_test,
         "items": train.n_items,
@@ -154,19 +107,11 @@ def measure(repeats: int, folder: Path) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="All metrics at K on factors of Gowalla's size; the bare products.")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--repeats", type=int, default=7, help="how often floor and evaluation take turns")
-    parser.add_argument("--threads", type=int, default=2, help="threads for both")
-    parser.add_argument("--data", type=Path, default=DATA, help="folder with train.parquet and test.parquet")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    result = measure(arguments.repeats, arguments.data)
-    if arguments.json:
-        print(json.dumps(result))
-        return
-    for name, value in result.items():
-        print(f"{name:24} {value}")
+    arguments = parser("All metrics at K on factors of Gowalla's size, and the bare products.")
+    arguments.add_argument("--repeats", type=int, default=7, help="how often floor and evaluation take turns")
+    chosen = arguments.parse_args()
+    torch.set_num_threads(chosen.threads)
+    show(measure(chosen.repeats), chosen.json)
 
 
 if __name__ == "__main__":

@@ -38,8 +38,6 @@ class MF(Factored):
     item_bias: bool = param(default=False, help="whether each item has a bias of its own")
     init: float = param(default=0.1, above=0, help="standard deviation of the vectors at the start")
 
-    bias: nn.Parameter | None
-
     def start(self, train: Interactions, generator: torch.Generator) -> None:
         """Normally distributed vectors, no bias."""
         self._take(
@@ -50,7 +48,7 @@ class MF(Factored):
 
     def factors(self) -> Factors:
         """The parameters themselves."""
-        return Factors(self.user, self.item, self.similarity, self.bias)
+        return Factors(self.user, self.item, self.similarity, self._parameters.get("bias"))
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take over saved vectors."""

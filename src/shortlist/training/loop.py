@@ -97,7 +97,7 @@ class Training:
         saved = time.monotonic()
         try:
             while not self._over():
-                self._epoch(on_step)
+                self.epoch(on_step)
                 if on_epoch is not None:
                     on_epoch(self.progress)
                 if checkpoint is not None and time.monotonic() - saved >= self.settings.checkpoint_every:
@@ -119,7 +119,8 @@ class Training:
         done, progress = self.progress.epoch >= self.settings.epochs, self.progress
         return done or (self.validate is not None and progress.since_best >= self.settings.patience)
 
-    def _epoch(self, on_step: Callable[[float], None] | None) -> None:
+    def epoch(self, on_step: Callable[[float], None] | None = None) -> None:
+        """Go through the data once, then judge."""
         progress, started = self.progress, time.perf_counter()
         epoch = progress.epoch + 1
         generator = torch.Generator().manual_seed(_mixed(self.seed, epoch))
