@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["command"]
+
 REPOSITORY = Path(__file__).parents[1]
 
 

@@ -1,1 +1,53 @@
 """The command `shortlist`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes; each but the first comes with one clear line on stderr."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command and exit. With ``SHORTLIST_DEBUG=1`` in the environment, failures show where they come from."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command; its exit code."""
+    from shortlist.cli.app import Abort, UsageError, app
+    from shortlist.errors import InputError, ShortlistError
+
+    try:
+        code = app(list(arguments), prog_name="shortlist", standalone_mode=False)
+        sys.stdout.flush()
+        if code == INTERRUPTED:  # typer turns Ctrl-C into this code
+            return _say("interrupted", INTERRUPTED)
+        return code if isinstance(code, int) else DONE
+    except UsageError as problem:
+        return _fail(problem, problem.format_message(), BAD_INPUT)
+    except InputError as problem:
+        return _fail(problem, str(problem), BAD_INPUT)
+    except ShortlistError as problem:
+        return _fail(problem, str(problem), FAILED)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except (KeyboardInterrupt, Abort):
+        return _say("interrupted", INTERRUPTED)
+    except Exception as problem:
+        return _fail(problem, f"{type(problem).__name__}: {problem} (SHORTLIST_DEBUG=1 tells more)", FAILED)
+
+
+def _fail(problem: BaseException, message: str, code: int) -> int:
+    if os.environ.get("SHORTLIST_DEBUG", "0") not in {"", "0"}:
+        raise problem
+    return _say(message, code)
+
+
+def _say(message: str, code: int) -> int:
+    print("shortlist:", " ".join(message.split()), file=sys.stderr)
+    return code

@@ -3,6 +3,7 @@
 from shortlist.runs.evaluation import Evaluations, checked_ks, default_ks, evaluate_split, known_pairs
 from shortlist.runs.folder import check_target, new_folder
 from shortlist.runs.ids import Ids
+from shortlist.runs.recommend import recommend
 from shortlist.runs.run import FILES, Run, open_run, write_run
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "known_pairs",
     "new_folder",
     "open_run",
+    "recommend",
     "write_run",
 ]

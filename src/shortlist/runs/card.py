@@ -18,7 +18,7 @@ def model_card(model: Model, config: Mapping[str, Any], metrics: Mapping[str, An
     lines = [
         f"# {name}",
         "",
-        f"{model.summary[:1].upper()}{model.summary[1:]}. Fitted with Shortlist {config['shortlist']}.",
+        f"{model.summary} Fitted with Shortlist {config['shortlist']}.",
         *(["", f"Method: {model.citation}."] if model.citation else []),
         "",
         "## What it learned from",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from shortlist.data import Interactions, Split
 from shortlist.errors import InputError
-from shortlist.metrics import KS, Evaluation, evaluate
+from shortlist.metrics import KS, Evaluation, catalogue, evaluate
 from shortlist.ranking import Progress, Scorer
 
 
@@ -17,6 +17,12 @@ class Evaluations:
 
     valid: Evaluation | None
     test: Evaluation | None
+    catalogue: Mapping[str, float] = field(default_factory=dict)
+    """What the test lists do to the catalogue: coverage, Gini and mean popularity at each K."""
+
+    def test_means(self) -> dict[str, float]:
+        """Everything that is measured on the test part, by name."""
+        return {} if self.test is None else {**self.test.means(), **self.catalogue}
 
 
 def known_pairs(split: Split, protocol: str) -> list[Interactions]:
@@ -46,7 +52,8 @@ def evaluate_split(
             return None
         return evaluate(scorer, truth, exclude, lengths, pairwise=pairwise, progress=progress)
 
-    return Evaluations(measured(split.valid, [split.train]), measured(split.test, known_pairs(split, protocol)))
+    valid, test = measured(split.valid, [split.train]), measured(split.test, known_pairs(split, protocol))
+    return Evaluations(valid, test, {} if test is None else catalogue(test.ranking, lengths, split.train.item_counts()))
 
 
 def default_ks(n_items: int) -> list[int]:

@@ -154,9 +154,9 @@ def open_run(folder: str | Path) -> Run:
     if not folder.is_dir():
         received = "a file" if folder.exists() else "nothing"
         raise InputError(f"{folder}: expected the folder of a run, received {received}")
-    missing = [name for name in FILES if not (folder / name).is_file()]
+    missing = next((name for name in FILES if not (folder / name).is_file()), None)
     if missing:
-        raise InputError(f"{folder}: expected the folder of a run, received one without {', '.join(missing)}")
+        raise InputError(f"{folder}: expected the folder of a run, received one without {missing}")
     config = _read_json(folder / "config.json", ("format", "model", "protocol"))
     if config["format"] != FORMAT:
         raise InputError(f"{folder / 'config.json'}: expected a run of format {FORMAT}, received {config['format']!r}")
@@ -166,8 +166,8 @@ def open_run(folder: str | Path) -> Run:
 def _metrics(evaluations: Evaluations, epochs: int, seconds: Mapping[str, float]) -> dict[str, Any]:
     test = evaluations.test
     return {
-        "test": _means(test),
-        "valid": _means(evaluations.valid),
+        "test": _as_json(evaluations.test_means()),
+        "valid": _as_json({} if evaluations.valid is None else evaluations.valid.means()),
         "users": 0 if test is None else len(test.users_R),
         "skipped_users": 0 if test is None else test.skipped_users,
         "epochs": epochs,
@@ -175,8 +175,7 @@ def _metrics(evaluations: Evaluations, epochs: int, seconds: Mapping[str, float]
     }
 
 
-def _means(evaluation: Evaluation | None) -> dict[str, float | None]:
-    means = {} if evaluation is None else evaluation.means()
+def _as_json(means: Mapping[str, float]) -> dict[str, float | None]:
     return {name: None if math.isnan(mean) else mean for name, mean in means.items()}  # JSON has no NaN
 
 

@@ -31,7 +31,7 @@ class EASE(Baseline):
     [0.0, 0.5, 0.0]
     """
 
-    summary = "item-to-item weights in closed form (a linear autoencoder)"
+    summary = "Item-to-item weights solved in closed form: a linear autoencoder."
     citation = "Steck, Embarrassingly Shallow Autoencoders for Sparse Data, WWW 2019"
 
     regularization: float = param(

@@ -24,7 +24,7 @@ class IALS(Baseline):
     Users and items are solved for in turns. Needs the extra ``shortlist[ials]``.
     """
 
-    summary = "matrix factorisation by alternating least squares over all pairs (needs the extra ials)"
+    summary = "Matrix factorisation by alternating least squares over all pairs; needs the extra ials."
     citation = "Hu, Koren, Volinsky, Collaborative Filtering for Implicit Feedback Datasets, ICDM 2008"
 
     factors: int = param(

@@ -32,7 +32,7 @@ class ItemKNN(Baseline):
     [[0.0, 0.707, 0.0], [0.707, 0.707, 0.0]]
     """
 
-    summary = "items that the same users met: cosine similarity, shrunk, of the nearest neighbours"
+    summary = "Items that the same users met: the cosine, shrunk, of the nearest neighbours."
     citation = "Sarwar et al., Item-Based Collaborative Filtering Recommendation Algorithms, WWW 2001"
 
     neighbours: int = param(

@@ -22,7 +22,7 @@ class Popularity(Baseline):
     [[2.0, 1.0, 0.0]]
     """
 
-    summary = "the items that most users met, the same for everybody"
+    summary = "The items that most users met, the same for everybody."
 
     counts_I: Tensor
 

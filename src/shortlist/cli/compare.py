@@ -1,0 +1,5 @@
+"""stub"""
+
+
+def compare() -> None:
+    """x"""

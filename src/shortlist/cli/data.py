@@ -1,0 +1,132 @@
+"""`shortlist data`: look at data, list the registered sets, get one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shortlist.cli.load_flags import load_options, with_load_flags
+from shortlist.cli.output import AsJson, print_json, print_table, step
+
+data = typer.Typer(help="Look at data; list and get public sets.", rich_markup_mode="rich", no_args_is_help=False)
+
+
+@data.command()
+@with_load_flags
+def info(
+    source: Annotated[str, typer.Argument(metavar="DATA", help="A folder, table, archive or registered name.")],
+    flags: dict[str, str],
+    as_json: AsJson = False,
+) -> None:
+    """Sizes, density, how activity and popularity are spread, and what may be odd about the data.
+
+    [bold]Examples[/bold]
+
+    shortlist data info clicks.csv
+
+    shortlist data info ml-1m.zip --min-rating 3 --core 10 --json
+    """
+    from shortlist.data import load
+    from shortlist.data.statistics import describe
+
+    options = load_options(flags)
+    with step(f"reading {source}"):
+        split = load(source, options)
+    facts = describe(split)
+    if as_json:
+        print_json({"source": source, **facts})
+    else:
+        _show(source, facts)
+
+
+@data.command(name="list")
+def list_sets(
+    folder: Annotated[Path | None, typer.Option("--folder", help="Where sets are kept.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The built-in set and the public sets that can be got.
+
+    [bold]Example[/bold]
+
+    shortlist data list
+    """
+    from shortlist.data import registry
+    from shortlist.data.builtin import DEBIAN, DEBIAN_NAME
+    from shortlist.data.public_sets import SETS
+
+    places = {name: registry.find(name, folder=folder) for name in SETS}
+    if as_json:
+        print_json({"sets": {DEBIAN_NAME: {"built_in": True, **asdict(DEBIAN)}, **_as_facts(places)}})
+        return
+    rows = [(DEBIAN_NAME, "Which packages a Debian source package needs", f"{DEBIAN.interactions:,}", "built in")]
+    for name, known in SETS.items():
+        rows.append((name, known.title, f"{known.interactions:,}", "at hand" if places[name] else "can be got"))
+    print_table(["name", "what", "interactions", "state"], rows)
+    for terms in dict.fromkeys(known.terms for known in SETS.values()):
+        print(f"{', '.join(name for name, known in SETS.items() if known.terms == terms)}: {terms}")
+
+
+def _as_facts(places: dict[str, Path | None]) -> dict[str, dict[str, Any]]:
+    from shortlist.data.public_sets import SETS
+
+    return {
+        name: {
+            "built_in": False,
+            "title": known.title,
+            "page": known.page,
+            "interactions": known.interactions,
+            "terms": known.terms,
+            "file": None if places[name] is None else str(places[name]),
+        }
+        for name, known in SETS.items()
+    }
+
+
+@data.command()
+def get(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name that `shortlist data list` shows.")],
+    folder: Annotated[Path | None, typer.Option("--folder", help="Where to keep it.")] = None,
+    from_file: Annotated[Path | None, typer.Option("--from-file", help="Take it from a file at hand.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Download a public set, check it, and keep it under its name. An interrupted download goes on where it stopped.
+
+    [bold]Examples[/bold]
+
+    shortlist data get ml-1m
+
+    shortlist data get ml-1m --from-file ~/Downloads/ml-1m.zip
+    """
+    from shortlist.data import registry
+
+    with step(f"getting {name}") as report:
+        path = registry.get(name, folder=folder, from_file=from_file, progress=report)
+    if as_json:
+        print_json({"name": name, "file": str(path)})
+    else:
+        print(path)
+
+
+def _show(source: str, facts: dict[str, Any]) -> None:
+    spreads = [key for key, value in facts.items() if isinstance(value, dict) and "median" in value]
+    plain = [
+        (key.replace("_", " "), _text(value))
+        for key, value in facts.items()
+        if key not in spreads and value is not None
+    ]
+    print_table(["fact", "value"], plain, title=source)
+    quantiles = list(facts[spreads[0]])
+    labels = {"activity": "items per user", "popularity": "users per item"}
+    rows = [(labels.get(key, key), *(_text(facts[key][quantile]) for quantile in quantiles)) for key in spreads]
+    print_table(["spread", *quantiles], rows)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(inner)}" for key, inner in value.items() if inner is not None)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() and abs(value) >= 1 else f"{value:,.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,56 @@
+"""`shortlist models`: what can be fitted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from shortlist.cli.output import AsJson, print_json, print_table
+
+
+def models(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them, with its settings.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the models, or the settings of one.
+
+    [bold]Examples[/bold]
+
+    shortlist models
+
+    shortlist models ease
+    """
+    from shortlist.models import registry
+
+    if name is None:
+        if as_json:
+            print_json({"models": {each: _facts(each) for each in registry}})
+        else:
+            print_table(["model", "what it does"], [(each, registry[each].summary) for each in sorted(registry)])
+        return
+    facts = _facts(name)
+    if as_json:
+        print_json({"name": name, **facts})
+        return
+    print(f"{name}: {facts['summary']}" + (f"\n{facts['citation']}" if facts["citation"] else ""))
+    if facts["parameters"]:
+        rows = [
+            (f"model.{key}", declared["default"], declared["allowed"], declared["help"])
+            for key, declared in facts["parameters"].items()
+        ]
+        print_table(["setting", "default", "allowed", "meaning"], rows)
+
+
+def _facts(name: str) -> dict[str, Any]:
+    from shortlist.models import registry
+
+    model = registry[name]
+    return {
+        "summary": model.summary,
+        "citation": model.citation,
+        "parameters": {
+            key: {"default": parameter.default, "allowed": parameter.allowed(), "help": parameter.help}
+            for key, parameter in model.declared.items()
+        },
+    }

@@ -1,0 +1,52 @@
+"""Texts of the command line turned into settings: ``--set model.regularization=300``, ``--ks 5,10,20``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import typer
+
+from shortlist.errors import InputError, unknown
+
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="SECTION.KEY=VALUE", help="A setting, e.g. model.regularization=300. Can be given often."
+    ),
+]
+Ks = Annotated[
+    str | None,
+    typer.Option("--ks", metavar="K,K,…", help="Lengths of list to measure; 5,10,20,50,100 unless given."),
+]
+
+
+def parse_settings(texts: Iterable[str] | None, sections: Sequence[str] = ("model",)) -> dict[str, dict[str, str]]:
+    """The texts by section and key; what they mean is checked where the key is declared.
+
+    >>> parse_settings(["model.neighbours=50", "model.shrinkage=10"])
+    {'model': {'neighbours': '50', 'shrinkage': '10'}}
+    """
+    settings: dict[str, dict[str, str]] = {section: {} for section in sections}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        section, dot, key = name.strip().partition(".")
+        if not equals or not dot or not key:
+            raise InputError(f"--set: expected SECTION.KEY=VALUE, such as {sections[0]}.name=1, received {text!r}")
+        if section not in settings:
+            raise unknown("--set", "section", section, sections)
+        settings[section][key] = value.strip()
+    return settings
+
+
+def parse_ks(text: str | None) -> list[int] | None:
+    """Lengths of list from ``5,10,20``; nothing if none are given."""
+    if text is None:
+        return None
+    try:
+        ks = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--ks: expected whole numbers, such as 5,10,20, received {text!r}") from None
+    if min(ks) < 1:
+        raise InputError(f"--ks: expected whole numbers of at least 1, received {text!r}")
+    return ks

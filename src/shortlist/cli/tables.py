@@ -1,0 +1,90 @@
+"""Small tables that a command reads and writes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import overload
+
+import polars as pl
+
+from shortlist.errors import InputError, ShortlistError
+
+FORMATS = (".parquet", ".csv")
+
+
+@overload
+def read_ids(given: None, kind: str) -> None: ...
+@overload
+def read_ids(given: str, kind: str) -> list[str]: ...
+def read_ids(given: str | None, kind: str) -> list[str] | None:
+    """Ids from a file (an id a line, or a column ``user_id``/``item_id`` of a CSV or Parquet), or from ``a,b,c``.
+
+    >>> read_ids("x, y", "item")
+    ['x', 'y']
+    """
+    if given is None:
+        return None
+    path = Path(given)
+    if path.is_file():
+        ids = _from_file(path, kind)
+    elif path.suffix in {".txt", *FORMATS} or kind == "user":
+        raise InputError(f"{given}: expected a file of {kind} ids, received nothing")
+    else:
+        ids = [part.strip() for part in given.split(",")]
+    ids = [each for each in ids if each]
+    if not ids:
+        raise InputError(f"{given}: expected {kind} ids, received none")
+    return ids
+
+
+def _from_file(path: Path, kind: str) -> list[str]:
+    try:
+        if path.suffix not in FORMATS:
+            return [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        table = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path, infer_schema=False)
+    except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as problem:
+        reason = next(iter(str(problem).splitlines()), "")
+        raise InputError(f"{path}: expected a file of {kind} ids, received what cannot be read ({reason})") from problem
+    column = next((name for name in (f"{kind}_id", kind) if name in table.columns), None)
+    if column is None:
+        raise InputError(f"{path}: expected a column {kind}_id, received {', '.join(table.columns)}")
+    return table[column].drop_nulls().cast(pl.String).to_list()
+
+
+def check_out(path: Path) -> None:
+    """Find out before any work is done whether a table can be written there."""
+    if path.suffix not in FORMATS:
+        raise InputError(
+            f"{path}: expected a name that ends in .parquet or .csv, received {path.suffix or 'neither'!r}"
+        )
+    try:
+        if path.is_dir():
+            raise InputError(f"{path}: expected a file to write, received a folder")
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as problem:
+        raise InputError(f"{path}: expected a place to write to, received {problem.strerror}") from problem
+
+
+def write_table(table: pl.DataFrame, path: Path) -> None:
+    """Write a table under another name first: the file is never half there."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    draft = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if path.suffix == ".parquet":
+                table.write_parquet(file)
+            else:
+                table.write_csv(file)
+            file.flush()
+            os.fsync(file.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        draft.chmod(0o666 & ~mask)
+        draft.replace(path)
+    except (OSError, pl.exceptions.PolarsError) as problem:
+        raise ShortlistError(f"{path}: cannot be written: {problem}") from problem
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,246 @@
+"""The commands do what their help says."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import shortlist as package
+from command import Command
+from shortlist.cli.load_flags import FLAGS
+from shortlist.data import LoadOptions
+
+SOURCE = str(Path(package.__file__).parents[1])
+COMMANDS = ["demo", "data info", "data list", "data get", "train", "evaluate", "recommend", "compare", "models"]
+
+
+def in_a_process(*arguments: object) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "shortlist", *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": SOURCE})
+
+
+class TestHelp:
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_every_command_has_help_with_examples(self, shortlist: Command, name: str) -> None:
+        answer = shortlist(*name.split(), "--help")
+        assert answer.code == 0
+        assert "Example" in answer.out
+        assert f"shortlist {name}" in answer.out
+
+    def test_no_command_is_help(self, shortlist: Command) -> None:
+        answer = shortlist()
+        assert answer.code == 0
+        assert all(name.split()[0] in answer.out for name in COMMANDS)
+
+    def test_version(self, shortlist: Command) -> None:
+        assert shortlist("--version").out == f"{package.__version__}\n"
+
+    def test_help_comes_at_once(self) -> None:
+        """Nothing heavy is imported; the best of some tries, for the machine may be busy."""
+        program = (
+            "import sys, shortlist.cli; shortlist.cli.run(['--help']); print(sorted(sys.modules), file=sys.stderr)"
+        )
+        words = [sys.executable, "-c", program]
+        printed = subprocess.run(words, capture_output=True, text=True, check=True, env={"PYTHONPATH": SOURCE})
+        assert not any(f"'{heavy}'" in printed.stderr for heavy in ("torch", "polars", "numpy", "scipy", "altair"))
+
+        def seconds() -> float:
+            begin = time.perf_counter()
+            in_a_process("--help")
+            return time.perf_counter() - begin
+
+        assert min(seconds() for _ in range(5)) < 0.4
+
+    def test_there_is_a_flag_for_every_option_of_the_loader(self) -> None:
+        assert list(FLAGS) == list(LoadOptions.declared)
+
+
+class TestData:
+    def test_info(self, shortlist: Command, clicks: Path) -> None:
+        facts = shortlist("data", "info", clicks, "--json").json
+        assert (facts["users"], facts["items"], facts["interactions"]) == (60, 40, 480)
+        shown = shortlist("data", "info", clicks).out
+        assert "480" in shown
+        assert "items per user" in shown
+
+    def test_info_takes_the_flags(self, shortlist: Command, tmp_path: Path) -> None:
+        table = tmp_path / "rated.tsv"
+        table.write_text(
+            "who\twhat\tstars\n" + "".join(f"{w}\t{i}\t{(w + i) % 5}\n" for w in range(9) for i in range(9))
+        )
+        flags = ["--user", "who", "--item", "what", "--weight", "stars", "--min-rating", "2", "--json"]
+        assert shortlist("data", "info", table, *flags).json["interactions"] < 81
+
+    def test_list(self, shortlist: Command, tmp_path: Path) -> None:
+        sets = shortlist("data", "list", "--folder", tmp_path, "--json").json["sets"]
+        assert sets["debian"]["built_in"]
+        assert sets["ml-1m"]["file"] is None
+        assert "ml-1m" in shortlist("data", "list").out
+
+    def test_get_from_a_file_that_is_something_else(self, shortlist: Command, tmp_path: Path) -> None:
+        (tmp_path / "ml-1m.zip").write_bytes(b"no archive")
+        answer = shortlist("data", "get", "ml-1m", "--from-file", tmp_path / "ml-1m.zip", "--folder", tmp_path / "kept")
+        assert answer.code == 2
+        assert not (tmp_path / "kept").exists()
+
+
+class TestTrain:
+    @pytest.mark.parametrize("model", ["popularity", "item_knn", "ease", "ials"])
+    def test_every_baseline_from_table_to_run(
+        self, shortlist: Command, clicks: Path, tmp_path: Path, model: str
+    ) -> None:
+        answer = shortlist("train", clicks, "--model", model, "--out", tmp_path / "run", "--seed", 3)
+        assert answer.code == 0
+        assert "ndcg@20" in answer.out
+        config = json.loads((tmp_path / "run" / "config.json").read_text())
+        assert (config["model"]["name"], config["seed"], config["data"]["seed"]) == (model, 3, 3)
+
+    def test_json_is_metrics_json(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+        answer = shortlist("train", clicks, "--model", "popularity", "--out", tmp_path / "run", "--json", "--ks", "3,7")
+        metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+        assert answer.json == {"run": str(tmp_path / "run"), **metrics}
+        assert {name.split("@")[1] for name in metrics["test"]} == {"3", "7"}
+
+    def test_the_authors_protocol_excludes_only_training_items(
+        self, shortlist: Command, clicks: Path, tmp_path: Path
+    ) -> None:
+        out = tmp_path / "run"
+        assert shortlist("train", clicks, "--protocol", "irbenchmark", "--out", out).code == 0
+        history = pl.read_parquet(out / "history.parquet")
+        held_out = history.filter(part="valid").group_by("user").len()
+        assert held_out["len"].to_list() == [1] * 60
+
+    @pytest.mark.parametrize(("name", "expected"), [("amazon2014-health", 0.1342), ("amazon2014-electronic", 0.0563)])
+    def test_ease_reaches_the_known_figures(
+        self, shortlist: Command, shared_data: Callable[[str], Path], tmp_path: Path, name: str, expected: float
+    ) -> None:
+        if name == "amazon2014-electronic" and not os.environ.get("SHORTLIST_SLOW"):
+            pytest.skip("takes a quarter of a minute; SHORTLIST_SLOW=1 runs it")
+        settings = ["--model", "ease", "--set", "model.regularization=300", "--protocol", "irbenchmark"]
+        answer = shortlist("train", shared_data(name), *settings, "--out", tmp_path / "run", "--json")
+        assert answer.json["test"]["ndcg@20"] >= expected - 0.0001
+
+
+class TestEvaluate:
+    def test_gives_the_figures_of_the_run(self, shortlist: Command, ease: Path) -> None:
+        stored = json.loads((ease / "metrics.json").read_text())
+        measured = shortlist("evaluate", ease, "--json").json
+        for part in ("test", "valid"):
+            assert measured[part] == pytest.approx(stored[part])
+        low, high = measured["intervals"]["ndcg@20"]
+        assert low < measured["test"]["ndcg@20"] < high
+
+    def test_other_lengths_and_pairs(self, shortlist: Command, ease: Path) -> None:
+        measured = shortlist("evaluate", ease, "--ks", "1,40", "--pairwise", "--json").json["test"]
+        assert {"ndcg@1", "ndcg@40", "auc"} <= measured.keys()
+        assert "hit_rate@1" in shortlist("evaluate", ease, "--ks", "1").out
+
+
+class TestRecommend:
+    def test_one_user(self, shortlist: Command, ease: Path) -> None:
+        answer = shortlist("recommend", ease, "--user", "person-07", "--k", 4)
+        assert answer.code == 0
+        given = shortlist("recommend", ease, "--user", "person-07", "--k", 4, "--json").json
+        assert given["user_id"] == "person-07"
+        assert [entry["rank"] for entry in given["items"]] == [1, 2, 3, 4]
+        assert all(1020 <= entry["item_id"] < 1040 for entry in given["items"])  # an odd person's taste
+        assert str(given["items"][0]["item_id"]) in answer.out
+
+    @pytest.mark.parametrize("suffix", ["parquet", "csv"])
+    def test_all_users(self, shortlist: Command, ease: Path, tmp_path: Path, suffix: str) -> None:
+        out = tmp_path / f"lists.{suffix}"
+        answer = shortlist("recommend", ease, "--users", "all", "--k", 20, "--out", out, "--json")
+        lists = pl.read_parquet(out) if suffix == "parquet" else pl.read_csv(out)
+        assert lists.columns == ["user_id", "item_id", "rank", "score"]
+        assert lists["user_id"].n_unique() == 60
+        assert answer.json == {"users": 60, "rows": 1200, "out": str(out)}
+        assert lists.group_by("user_id").agg(pl.col("rank").max())["rank"].to_list() == [20] * 60
+        history = pl.read_parquet(ease / "history.parquet").filter(pl.col("part").is_in(["train", "valid"]))
+        ids = pl.read_parquet(ease / "ids.parquet")
+        known = {(ids["user_id"][user], ids["item_id"][item]) for user, item, _ in history.iter_rows()}
+        assert not known & set(lists.select("user_id", "item_id").iter_rows())
+
+    def test_the_lists_are_those_that_were_measured(self, shortlist: Command, ease: Path, tmp_path: Path) -> None:
+        out = tmp_path / "lists.parquet"
+        shortlist("recommend", ease, "--users", "all", "--k", 10, "--out", out)
+        ids = pl.read_parquet(ease / "ids.parquet")
+        test = pl.read_parquet(ease / "history.parquet").filter(part="test")
+        wanted = pl.DataFrame(
+            {"user_id": ids["user_id"].gather(test["user"]), "item_id": ids["item_id"].gather(test["item"])}
+        )
+        hits = wanted.join(pl.read_parquet(out), on=["user_id", "item_id"], how="left")
+        recall = hits.group_by("user_id").agg(pl.col("rank").is_not_null().mean())["rank"].mean()
+        stored = json.loads((ease / "metrics.json").read_text())["test"]["recall@10"]
+        assert recall == pytest.approx(stored)
+
+    def test_files_of_users_and_items(self, shortlist: Command, ease: Path, tmp_path: Path) -> None:
+        (tmp_path / "users.txt").write_text("person-03\n\nperson-01\n")
+        pl.DataFrame({"item_id": [1021, 1022, 1023, 1024]}).write_parquet(tmp_path / "only.parquet")
+        (tmp_path / "not.csv").write_text("name,item_id\na,1022\n")
+        out = tmp_path / "lists.csv"
+        files = ["--only", tmp_path / "only.parquet", "--exclude", tmp_path / "not.csv"]
+        assert shortlist("recommend", ease, "--users", tmp_path / "users.txt", *files, "--k", 4, "--out", out).code == 0
+        lists = pl.read_csv(out)
+        assert lists["user_id"].unique(maintain_order=True).to_list() == ["person-03", "person-01"]
+        assert set(lists["item_id"]) <= {1021, 1023, 1024}
+
+    def test_items_in_the_command(self, shortlist: Command, ease: Path) -> None:
+        given = shortlist(
+            "recommend", ease, "--user", "person-00", "--only", "1020,1021", "--exclude", "1021", "--json"
+        )
+        assert [entry["item_id"] for entry in given.json["items"]] == [1020]
+
+    def test_ids_that_are_numbers(self, shortlist: Command, tmp_path: Path) -> None:
+        rng = np.random.default_rng(1)
+        lines = [f"{user},i{item}" for user in range(10, 22) for item in rng.choice(15, 6, replace=False)]
+        (tmp_path / "table.csv").write_text("user,item\n" + "\n".join(lines) + "\n")
+        shortlist("train", tmp_path / "table.csv", "--model", "popularity", "--out", tmp_path / "run")
+        assert shortlist("recommend", tmp_path / "run", "--user", "12", "--k", 2, "--json").json["user_id"] == 12
+
+
+class TestModels:
+    def test_list_and_one(self, shortlist: Command) -> None:
+        assert {"ease", "ials", "item_knn", "popularity"} <= shortlist("models", "--json").json["models"].keys()
+        assert "ease" in shortlist("models").out
+        assert shortlist("models", "ease", "--json").json["parameters"]["regularization"]["default"] == 300.0
+        assert "model.neighbours" in shortlist("models", "item_knn").out
+
+
+def test_a_terminal_sees_progress_and_a_pipe_does_not(ease: Path) -> None:
+    """A bar is drawn on stderr once a step takes longer than a moment; here the moment is made short."""
+    program = (
+        "import time, shortlist.cli.output as output\noutput.PATIENCE = 0.01\n"
+        "with output.step('evaluating') as report:\n    report(3, 10)\n    time.sleep(0.3)\n    report(9, 10)\n"
+        "print('done')"
+    )
+    words = [sys.executable, "-c", program]
+    environment = {"PYTHONPATH": SOURCE, "TERM": "xterm", "PATH": os.environ["PATH"]}
+    quiet = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
+    assert (quiet.stdout, quiet.stderr) == ("done\n", "")
+    leader, follower = pty.openpty()
+    shown = subprocess.run(words, stdout=subprocess.PIPE, stderr=follower, text=True, check=True, env=environment)
+    drawn = os.read(leader, 100_000).decode()
+    os.close(leader)
+    os.close(follower)
+    assert shown.stdout == "done\n"
+    assert "evaluating" in drawn
+    assert "90%" in drawn
+
+
+def test_the_command_itself(ease: Path) -> None:
+    """Once through a real process: one object on stdout, nothing on stderr, exit code 0; and 2 with one line."""
+    good = in_a_process("recommend", ease, "--user", "person-05", "--k", 3, "--json")
+    assert (good.returncode, good.stderr) == (0, "")
+    assert len(json.loads(good.stdout)["items"]) == 3
+    bad = in_a_process("recommend", ease, "--user", "person-5")
+    assert (bad.returncode, bad.stdout) == (2, "")
+    assert bad.stderr.startswith("shortlist: user: unknown id 'person-5'; did you mean 'person-")
+    assert bad.stderr.count("\n") == 1
