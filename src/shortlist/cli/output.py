@@ -14,8 +14,8 @@ import typer
 PATIENCE = 0.7
 """Seconds after which a step that is not done shows its progress."""
 
-Report = Callable[[int, int | None], None]
-"""Told how much is done, of how much if that is known."""
+Report = Callable[..., None]
+"""Told how much is done, of how much if that is known, and what to say beside it if that has changed."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 
@@ -59,12 +59,12 @@ def step(label: str) -> Iterator[Report]:
     bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
     task = bar.add_task(label, total=None)
     if not bar.console.is_terminal:
-        yield lambda done, total: None
+        yield lambda done, total, label="": None
         return
     curtain = Timer(PATIENCE, bar.start)
     curtain.start()
     try:
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield lambda done, total, label=label: bar.update(task, completed=done, total=total, description=label)
     finally:
         curtain.cancel()
         curtain.join()

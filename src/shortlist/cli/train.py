@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,9 +15,8 @@ from shortlist.cli.output import AsJson, print_json, print_table, step
 from shortlist.cli.settings import Ks, Set, parse_ks, parse_settings
 
 if TYPE_CHECKING:
-    from shortlist.data import Split
-    from shortlist.models import Model
-    from shortlist.runs import Run
+    from shortlist.runs import Plan, Run, Watch
+    from shortlist.training import Progress
 
 
 @with_load_flags
@@ -23,80 +24,87 @@ def train(
     data: Annotated[str, typer.Argument(metavar="DATA", help="A folder, table, archive or registered name.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the run.")],
     flags: dict[str, str],
-    model: Annotated[str, typer.Option("--model", help="Which model; `shortlist models` lists them.")] = "ease",
+    model: Annotated[str | None, typer.Option("--model", help="Which model; `shortlist models` lists them.")] = None,
+    loss: Annotated[str | None, typer.Option("--loss", help="Which loss; `shortlist losses` lists them.")] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Length of the list that is shown; 20 unless given.")] = None,
+    preset: Annotated[str | None, typer.Option("--preset", help="Settings under one name, as a start.")] = None,
     settings: Set = None,
     ks: Ks = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier try stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fit a model, measure it over the whole catalogue, and write a run folder.
+    """Train or fit a model, measure it over the whole catalogue, and write a run folder.
 
     [bold]Examples[/bold]
 
-    shortlist train clicks.csv --model ease --out runs/ease
+    shortlist train clicks.csv --model mf --loss slatk --k 20 --out runs/slatk
 
     shortlist train ratings.csv --min-rating 4 --core 5 --model item_knn --set model.neighbours=50 --out runs/knn
 
-    shortlist train debian --model ials --seed 1 --out runs/ials --json
+    shortlist train debian --loss sl --set loss.tau=0.1 --set training.epochs=40 --seed 1 --out runs/sl --json
+
+    shortlist train clicks.csv --loss slatk --k 20 --out runs/slatk --resume
     """
     from shortlist.data import load
-    from shortlist.models import registry
-    from shortlist.runs import check_target, evaluate_split, write_run
+    from shortlist.runs import SECTIONS, check_target, fit, plan
+    from shortlist.runs import preset as preset_of
 
-    options = load_options(flags)
-    fresh = registry[model].from_text(parse_settings(settings)["model"])
+    options, start = load_options(flags), None if preset is None else preset_of(preset)
+    chosen = plan(
+        model or (start.model if start else "mf"),
+        loss or (start.loss if start and not model else None),
+        k if k is not None else start.k if start else 20,
+        values=start.settings if start else None,
+        texts=parse_settings(settings, SECTIONS),
+    )
     lengths = parse_ks(ks)
-    check_target(out, overwrite=overwrite)
-    clock = Clock()
+    check_target(out, overwrite=overwrite or resume)
+    started = perf_counter()
     with step(f"reading {data}"):
         split = load(data, options)
-    clock.lap("load")
-    with step(f"fitting {model}"):
-        fit(fresh, split, options.seed)
-    clock.lap("train")
-    with step("evaluating") as report:
-        evaluations = evaluate_split(fresh, split, protocol=options.protocol, ks=lengths, progress=report)
-    clock.lap("evaluate")
-    with step(f"writing {out}"):
-        run = write_run(
+    with watching(chosen) as watch:
+        run = fit(
+            chosen,
+            split,
             out,
-            model=fresh,
-            name=model,
-            split=split,
-            evaluations=evaluations,
-            config={
-                "data": {"source": data, **options.settings()},
-                "protocol": options.protocol,
-                "seed": options.seed,
-            },
-            seconds=clock.seconds,
-            log=[{"event": event, "seconds": seconds} for event, seconds in clock.seconds.items()],
+            config={"data": {"source": data, **options.settings()}, "protocol": options.protocol, "seed": options.seed},
+            ks=lengths,
+            resume=resume,
             overwrite=overwrite,
+            seconds={"load": perf_counter() - started},
+            watch=watch,
         )
     _tell(run, as_json)
 
 
-def fit(model: Model, split: Split, seed: int) -> None:
-    """Let the model learn from the training part."""
-    from shortlist.errors import InputError
-    from shortlist.models import Baseline
+@contextmanager
+def watching(chosen: Plan) -> Iterator[Watch]:
+    """Bars on stderr for each stage that takes longer than a moment; that of training tells how well it goes."""
+    from shortlist.runs import Watch
 
-    if not isinstance(model, Baseline):
-        raise InputError(f"train: expected a model that can be fitted, received {type(model).__name__}")
-    model.fit(split.train, seed=seed)
+    report: list[Any] = [lambda done, total, label="": None]
+
+    @contextmanager
+    def stage(label: str) -> Iterator[None]:
+        with step(label) as report[0]:
+            yield
+
+    def epoch(progress: Progress, share: float) -> None:
+        report[0](progress.epoch + share, chosen.training.epochs, _standing(progress, chosen))
+
+    yield Watch(stage=stage, epoch=epoch, evaluation=lambda done, total: report[0](done, total))
 
 
-class Clock:
-    """Seconds of each step."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = perf_counter()
-
-    def lap(self, name: str) -> None:
-        """The step of this name is over."""
-        now = perf_counter()
-        self.seconds[name], self._last = now - self._last, now
+def _standing(progress: Progress, chosen: Plan) -> str:
+    """Epoch, loss, validation and its best, in a line."""
+    parts = [f"epoch {progress.epoch}/{chosen.training.epochs}"]
+    if progress.epoch:
+        parts.append(f"loss {progress.loss:.4f}")
+    if progress.value is not None:
+        name, k = chosen.decides()
+        parts.append(f"{name}@{k} {progress.value:.4f} (best {progress.best_value:.4f} at {progress.best_epoch})")
+    return "  ".join(parts)
 
 
 def _tell(run: Run, as_json: bool) -> None:
@@ -105,11 +113,10 @@ def _tell(run: Run, as_json: bool) -> None:
         return
     test, valid = run.metrics["test"], run.metrics["valid"]
     ks = sorted({int(name.split("@")[1]) for name in test or valid})
-    names = [f"{metric}@{k}" for k in ks if k in {20, *ks[:1]} for metric in ("ndcg", "recall")]
+    names = [f"{metric}@{k}" for k in ks if k in {run.config.get("k"), 20, *ks[:1]} for metric in ("ndcg", "recall")]
     rows = [(name, _figure(test.get(name)), _figure(valid.get(name))) for name in names]
-    print_table(
-        ["metric", "test", "validation"], rows, title=f"{run.config['model']['name']} on {run.config['data']['source']}"
-    )
+    name = " with ".join(run.config[part]["name"] for part in ("model", "loss") if part in run.config)
+    print_table(["metric", "test", "validation"], rows, title=f"{name} on {run.config['data']['source']}")
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in run.metrics["seconds"].items())
     print(f"{run.metrics['users']:,} users measured ({run.metrics['skipped_users']:,} without test items); {seconds}")
     print(f"Run: {run.folder}   Next: shortlist recommend {run.folder} --user ID")

@@ -1,23 +1,34 @@
 """Runs: folders that hold a fitted model with all it needs to answer, and what it was measured to do."""
 
 from shortlist.runs.evaluation import Evaluations, checked_ks, default_ks, evaluate_split, known_pairs
-from shortlist.runs.folder import check_target, new_folder
+from shortlist.runs.experiment import SECTIONS, Plan, Watch, fit, plan
+from shortlist.runs.folder import CHECKPOINT, check_target, new_folder
 from shortlist.runs.ids import Ids
+from shortlist.runs.presets import PRESETS, Preset, preset
 from shortlist.runs.recommend import recommend
 from shortlist.runs.run import FILES, Run, open_run, write_run
 
 __all__ = [
+    "CHECKPOINT",
     "FILES",
+    "PRESETS",
+    "SECTIONS",
     "Evaluations",
     "Ids",
+    "Plan",
+    "Preset",
     "Run",
+    "Watch",
     "check_target",
     "checked_ks",
     "default_ks",
     "evaluate_split",
+    "fit",
     "known_pairs",
     "new_folder",
     "open_run",
+    "plan",
+    "preset",
     "recommend",
     "write_run",
 ]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from shortlist.errors import InputError, ShortlistError
 
-MARK = "config.json"
-"""The file by which a run is known: only a folder that holds it is ever overwritten."""
+MARK, CHECKPOINT = "config.json", "checkpoint.safetensors"
+"""The files by which a run is known, finished or not: only a folder that holds one of them is ever overwritten."""
 
 
 def check_target(folder: Path, *, overwrite: bool = False) -> None:
@@ -28,8 +28,9 @@ def check_target(folder: Path, *, overwrite: bool = False) -> None:
             raise InputError(f"{folder}: expected a folder to write a run to, received a file")
         if folder.is_dir() and any(folder.iterdir()):
             if not overwrite:
-                raise InputError(f"{folder}: expected a new or empty folder, received one with files (--overwrite?)")
-            if not (folder / MARK).is_file():
+                flags = "--resume or --overwrite" if (folder / CHECKPOINT).is_file() else "--overwrite"
+                raise InputError(f"{folder}: expected a new or empty folder, received one with files ({flags}?)")
+            if not any((folder / mark).is_file() for mark in (MARK, CHECKPOINT)):
                 raise InputError(f"{folder}: expected an earlier run to overwrite, received a folder without {MARK}")
         place = next(parent for parent in folder.absolute().parents if parent.exists())
         Path(tempfile.mkdtemp(dir=place, prefix=".shortlist-")).rmdir()  # permissions alone do not tell

@@ -22,7 +22,7 @@ from shortlist.metrics import Evaluation
 from shortlist.models import Model, registry
 from shortlist.runs.card import model_card
 from shortlist.runs.evaluation import Evaluations, known_pairs
-from shortlist.runs.folder import new_folder
+from shortlist.runs.folder import CHECKPOINT, new_folder
 from shortlist.runs.ids import Ids
 
 FORMAT = 1
@@ -155,6 +155,8 @@ def open_run(folder: str | Path) -> Run:
         received = "a file" if folder.exists() else "nothing"
         raise InputError(f"{folder}: expected the folder of a run, received {received}")
     missing = next((name for name in FILES if not (folder / name).is_file()), None)
+    if missing and (folder / CHECKPOINT).is_file():
+        raise InputError(f"{folder}: expected a finished run, received one that stopped on the way (train --resume)")
     if missing:
         raise InputError(f"{folder}: expected the folder of a run, received one without {missing}")
     config = _read_json(folder / "config.json", ("format", "model", "protocol"))

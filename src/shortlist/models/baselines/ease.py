@@ -41,9 +41,6 @@ class EASE(Baseline):
         search=Search(1, 10_000, log=True),
     )
 
-    weights_II: Tensor
-    history: History
-
     @property
     def n_items(self) -> int:
         """Size of the catalogue."""

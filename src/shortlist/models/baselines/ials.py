@@ -41,9 +41,6 @@ class IALS(Baseline):
     )
     threads: int = param(default=0, at_least=0, help="threads; 0 for all cores")
 
-    user_UD: Tensor
-    item_ID: Tensor
-
     @property
     def n_items(self) -> int:
         """Size of the catalogue."""

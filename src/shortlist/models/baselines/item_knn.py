@@ -46,7 +46,6 @@ class ItemKNN(Baseline):
     )
 
     similarity_II: sparse.csr_array
-    history: History
 
     @property
     def n_items(self) -> int:

@@ -24,8 +24,6 @@ class Popularity(Baseline):
 
     summary = "The items that most users met, the same for everybody."
 
-    counts_I: Tensor
-
     @property
     def n_items(self) -> int:
         """Size of the catalogue."""

@@ -1,0 +1,220 @@
+"""An experiment: a model, how it learns, and the run that comes of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from shortlist.data import Split
+from shortlist.errors import InputError
+from shortlist.losses import Loss
+from shortlist.losses import registry as losses
+from shortlist.metrics import AT_K, evaluate
+from shortlist.models import Baseline, Factored, Model, Popularity
+from shortlist.models import registry as models
+from shortlist.runs.evaluation import checked_ks, default_ks, evaluate_split
+from shortlist.runs.folder import CHECKPOINT, check_target
+from shortlist.runs.run import Run, write_run
+from shortlist.training import OptimizerSettings, Progress, Training, TrainingSettings
+
+SECTIONS = ("model", "loss", "optimizer", "training")
+"""What settings belong to: the part before the dot in ``loss.tau``."""
+
+Settings = Mapping[str, Mapping[str, Any]]
+"""Values by section and name."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is fitted and how. Baselines have no loss; the K of the list also decides what is best on validation."""
+
+    model_name: str
+    model: Model
+    loss_name: str | None
+    loss: Loss | None
+    optimizer: OptimizerSettings
+    training: TrainingSettings
+    k: int
+
+    def config(self) -> dict[str, Any]:
+        """The sections of ``config.json`` that say what was done, the model's own apart."""
+        if self.loss is None:
+            return {"k": self.k}
+        return {
+            "k": self.k,
+            "loss": {"name": self.loss_name, **self.loss.settings()},
+            "optimizer": self.optimizer.settings(),
+            "training": self.training.settings(),
+        }
+
+    def decides(self) -> tuple[str, int]:
+        """The metric and the K that decide on validation."""
+        name, _, k = self.training.metric.partition("@")
+        if name not in AT_K or not (k or "1").isdigit():
+            known = ", ".join(AT_K)
+            raise InputError(
+                f"training.metric: expected one of {known}, with or without @K, received {self.training.metric!r}"
+            )
+        return name, int(k or self.k)
+
+
+def plan(
+    model: str = "mf",
+    loss: str | None = None,
+    k: int = 20,
+    values: Settings | None = None,
+    texts: Mapping[str, Mapping[str, str]] | None = None,
+) -> Plan:
+    """Put a plan together from names and settings: ``values`` as they are, ``texts`` as typed on a command line.
+
+    What a trained model does not say itself it takes from its loss: the similarity, and SL@K when no loss is named.
+
+    >>> plan("mf", "slatk", k=10, texts={"loss": {"tau": "0.1"}}).loss.settings()["tau"]
+    0.1
+    """
+    if k < 1:
+        raise InputError(f"K: expected a whole number of at least 1, received {k}")
+    values, texts = values or {}, texts or {}
+
+    def settings_of(section: str, **defaults: Any) -> tuple[dict[str, Any], Mapping[str, str]]:
+        return {**defaults, **values.get(section, {})}, texts.get(section, {})
+
+    model_class = models[model]
+    is_trained = issubclass(model_class, Factored)
+    if not is_trained:
+        given = next((section for section in SECTIONS[1:] if values.get(section) or texts.get(section)), None)
+        if loss is not None or given is not None:
+            raise InputError(f"{model}: expected no loss or training settings (it has none), received {loss or given}")
+        told, typed = settings_of("model")
+        return Plan(model, model_class.from_text(typed, **told), None, None, OptimizerSettings(), TrainingSettings(), k)
+    name = loss or "slatk"
+    loss_class = losses[name]
+    told, typed = settings_of("loss", **({"k": k} if "k" in loss_class.declared else {}))
+    chosen_loss = loss_class.from_text(typed, **told)
+    similarity = {"similarity": loss_class.similarity} if "similarity" in model_class.declared else {}
+    told, typed = settings_of("model", **similarity)
+    chosen_model = model_class.from_text(typed, **told)
+    told, typed = settings_of("optimizer")
+    optimizer = OptimizerSettings.from_text(typed, **told)
+    told, typed = settings_of("training")
+    training = TrainingSettings.from_text(typed, **told)
+    result = Plan(model, chosen_model, name, chosen_loss, optimizer, training, k)
+    result.decides()
+    return result
+
+
+@dataclass
+class Watch:
+    """Who is told what goes on: each is called as often as there is something new."""
+
+    stage: Callable[[str], Any] = field(default=lambda label: nullcontext())
+    """A context manager that is entered for each stage, by its label."""
+    epoch: Callable[[Progress, float], None] = field(default=lambda progress, share: None)
+    """Where training stands, and which share of the epoch is done."""
+    evaluation: Callable[[int, int], None] = field(default=lambda done, total: None)
+    """How many users of how many have been evaluated."""
+
+
+def fit(
+    chosen: Plan,
+    split: Split,
+    out: Path,
+    *,
+    config: Mapping[str, Any],
+    ks: Sequence[int] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    seconds: Mapping[str, float] | None = None,
+    watch: Watch | None = None,
+) -> Run:
+    """Fit, evaluate and write a run. ``config`` says where the split came from: ``data``, ``protocol`` and ``seed``.
+
+    While a loss trains the model, ``out`` holds a checkpoint from which ``resume`` goes on.
+    """
+    watch, protocol, seed = watch or Watch(), str(config["protocol"]), int(config["seed"])
+    n_items = split.train.n_items
+    lengths = checked_ks([chosen.k, *(ks or default_ks(n_items))], n_items)
+    check_target(out, overwrite=overwrite or resume)
+    started, progress = perf_counter(), Progress()
+    with watch.stage(f"fitting {chosen.model_name}"):
+        if isinstance(chosen.model, Baseline):
+            chosen.model.fit(split.train, seed=seed)
+        else:
+            progress = _train(chosen, split, out, seed, resume, {**chosen.config(), **config}, watch)
+    trained = perf_counter()
+    with watch.stage("evaluating"):
+        evaluations = evaluate_split(chosen.model, split, protocol=protocol, ks=lengths, progress=watch.evaluation)
+    times = {**(seconds or {}), "train": progress.seconds or trained - started, "evaluate": perf_counter() - trained}
+    return write_run(
+        out,
+        model=chosen.model,
+        name=chosen.model_name,
+        split=split,
+        evaluations=evaluations,
+        config={**config, **chosen.config()},
+        seconds=times,
+        epochs=progress.best_epoch or progress.epoch,
+        log=[*progress.log, *({"event": event, "seconds": round(took, 3)} for event, took in times.items())],
+        overwrite=overwrite or (out / CHECKPOINT).is_file(),
+    )
+
+
+def _train(
+    chosen: Plan, split: Split, out: Path, seed: int, resume: bool, config: Mapping[str, Any], watch: Watch
+) -> Progress:
+    assert isinstance(chosen.model, Factored)
+    assert chosen.loss is not None
+    metric, k = chosen.decides()
+    train, valid = split.train, split.valid
+
+    def value_of(model: Model) -> float:
+        assert valid is not None
+        return evaluate(model, valid, [train], [k], metrics=[metric]).means()[f"{metric}@{k}"]
+
+    floor = None
+    if valid is not None and valid.n_pairs:
+        popularity = Popularity()
+        popularity.fit(train)
+        floor = value_of(popularity)
+    training = Training(
+        chosen.model,
+        chosen.loss,
+        train,
+        training=chosen.training,
+        optimizer=chosen.optimizer,
+        seed=seed,
+        validate=None if floor is None else lambda: value_of(chosen.model),
+        floor=floor,
+    )
+    identity = {**config, "model": {"name": chosen.model_name, **chosen.model.settings()}, "pairs": _fingerprint(split)}
+    checkpoint = out / CHECKPOINT
+    if resume:
+        training.resume(checkpoint, identity)
+    log = out / "log.jsonl"
+
+    def after_epoch(progress: Progress) -> None:
+        if out.is_dir():
+            log.write_text("".join(json.dumps(line) + "\n" for line in progress.log), encoding="utf-8")
+        watch.epoch(progress, 0.0)
+
+    return training.run(
+        checkpoint, identity, on_epoch=after_epoch, on_step=lambda share: watch.epoch(training.progress, share)
+    )
+
+
+def _fingerprint(split: Split) -> str:
+    """A short text that changes with any pair or id of the training and validation parts."""
+    digest = hashlib.blake2b(digest_size=12)
+    for part in (split.train, split.valid):
+        if part is not None:
+            digest.update(part.indptr.tobytes())
+            digest.update(part.indices.tobytes())
+    for ids in (split.train.user_ids, split.train.item_ids):
+        digest.update("\n".join(map(str, ids.to_list())).encode())
+    return digest.hexdigest()
