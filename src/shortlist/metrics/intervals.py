@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -9,6 +10,9 @@ import numpy as np
 
 from shortlist.data import FloatArray
 from shortlist.errors import InputError
+
+_PORTION = 50
+"""Resamples that are worked at once, as one matrix product."""
 
 
 class Interval(NamedTuple):
@@ -33,17 +37,22 @@ def bootstrap(
     if not per_user:
         return {}
     value_RM = np.column_stack(list(per_user.values()))
-    n_users = len(value_RM)
-    if n_users == 0:
-        return dict.fromkeys(per_user, Interval(float("nan"), float("nan")))
-    has_RM = ~np.isnan(value_RM)
-    value_RM = np.where(has_RM, value_RM, 0.0)
+    if len(value_RM) == 0:
+        return dict.fromkeys(per_user, Interval(math.nan, math.nan))
+    has_RM = (~np.isnan(value_RM)).astype(np.float64)
+    value_RM = np.nan_to_num(value_RM, nan=0.0)
     generator = np.random.default_rng(seed)
-    mean_BM = np.empty((resamples, value_RM.shape[1]))
-    for resample in range(resamples):
-        times_R = np.bincount(generator.integers(n_users, size=n_users), minlength=n_users).astype(np.float64)
+    means = []
+    for start in range(0, resamples, _PORTION):
+        times_BR = _draw(generator, min(_PORTION, resamples - start), len(value_RM))
         with np.errstate(invalid="ignore"):
-            mean_BM[resample] = (times_R @ value_RM) / (times_R @ has_RM)
+            means.append((times_BR @ value_RM) / (times_BR @ has_RM))
     tail = (1 - level) / 2
-    low_M, high_M = np.nanquantile(mean_BM, [tail, 1 - tail], axis=0)
+    low_M, high_M = np.nanquantile(np.concatenate(means), [tail, 1 - tail], axis=0)
     return {name: Interval(float(low_M[m]), float(high_M[m])) for m, name in enumerate(per_user)}
+
+
+def _draw(generator: np.random.Generator, resamples: int, n_users: int) -> FloatArray:
+    """How often each user is drawn, a row a resample."""
+    drawn_BR = generator.integers(n_users, size=(resamples, n_users))
+    return np.stack([np.bincount(drawn_R, minlength=n_users) for drawn_R in drawn_BR]).astype(np.float64)
