@@ -39,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, Abort):
         return _say("interrupted", INTERRUPTED)
     except Exception as problem:
-        return _fail(problem, f"{type(problem).__name__}: {problem} (SHORTLIST_DEBUG=1 tells more)", FAILED)
+        return _fail(problem, f"{type(problem).__name__}: {problem!s:.300} (SHORTLIST_DEBUG=1 tells more)", FAILED)
 
 
 def _fail(problem: BaseException, message: str, code: int) -> int:

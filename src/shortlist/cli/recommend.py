@@ -41,7 +41,7 @@ def recommend(
 
     shortlist recommend runs/ease --users some.txt --only in_stock.txt --exclude a17,b4 --out lists.csv
     """
-    from shortlist.cli.tables import check_out, read_ids, write_table
+    from shortlist.cli.files import check_out, read_ids, write_table
     from shortlist.runs import open_run
     from shortlist.runs import recommend as lists_of
 

@@ -48,11 +48,10 @@ def new_folder(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.new-"))
         try:
-            draft.chmod(0o777 & ~_umask())  # as any other folder, not private as a temporary one
             yield draft
-            for path in sorted(draft.rglob("*")):
+            for path in [*sorted(draft.rglob("*")), draft]:
+                path.chmod((0o777 if path.is_dir() else 0o666) & ~_umask())  # as others are, not private as drafts are
                 _sync(path)
-            _sync(draft)
             _swap(draft, folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)

@@ -1,9 +1,11 @@
-"""Small tables that a command reads and writes."""
+"""Files that a command reads and writes, beside runs."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import overload
 
@@ -53,12 +55,11 @@ def _from_file(path: Path, kind: str) -> list[str]:
     return table[column].drop_nulls().cast(pl.String).to_list()
 
 
-def check_out(path: Path) -> None:
-    """Find out before any work is done whether a table can be written there."""
-    if path.suffix not in FORMATS:
-        raise InputError(
-            f"{path}: expected a name that ends in .parquet or .csv, received {path.suffix or 'neither'!r}"
-        )
+def check_out(path: Path, suffixes: Sequence[str] = FORMATS) -> None:
+    """Find out before any work is done whether a file can be written there."""
+    if path.suffix not in suffixes:
+        received = repr(path.suffix) if path.suffix else "neither" if len(suffixes) > 1 else "none"
+        raise InputError(f"{path}: expected a name that ends in {' or '.join(suffixes)}, received {received}")
     try:
         if path.is_dir():
             raise InputError(f"{path}: expected a file to write, received a folder")
@@ -69,22 +70,30 @@ def check_out(path: Path) -> None:
 
 
 def write_table(table: pl.DataFrame, path: Path) -> None:
-    """Write a table under another name first: the file is never half there."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
-    draft = Path(name)
+    """Write a table as its name says, Parquet or CSV."""
+    content = BytesIO()
+    if path.suffix == ".parquet":
+        table.write_parquet(content)
+    else:
+        table.write_csv(content)
+    write_whole(path, content.getbuffer())
+
+
+def write_whole(path: Path, content: bytes | memoryview) -> None:
+    """Write a file under another name first: under its own it is never half there."""
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            if path.suffix == ".parquet":
-                table.write_parquet(file)
-            else:
-                table.write_csv(file)
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        draft.chmod(0o666 & ~mask)
-        draft.replace(path)
-    except (OSError, pl.exceptions.PolarsError) as problem:
-        raise ShortlistError(f"{path}: cannot be written: {problem}") from problem
-    finally:
-        draft.unlink(missing_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        draft = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            mask = os.umask(0)
+            os.umask(mask)
+            draft.chmod(0o666 & ~mask)  # as any other file, not private as a temporary one
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as problem:
+        raise ShortlistError(f"{path}: cannot be written: {problem.strerror}") from problem

@@ -1,0 +1,87 @@
+"""One self-contained HTML page: no scripts, no network, light and dark, and readable on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
+
+from shortlist import __version__
+from shortlist.errors import ShortlistError
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table; ``mark`` sets it apart (the best of its column, a hit) and ``note`` explains it."""
+
+    text: str
+    mark: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of cells or plain texts; columns named in ``numbers`` are set to the right."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell | str]]
+    caption: str = ""
+    numbers: Sequence[str] = ()
+
+    def cells(self) -> list[list[Cell]]:
+        """The rows with every text as a cell."""
+        return [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture as SVG, with what it shows in words."""
+
+    title: str
+    svg: str
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with texts, tables and pictures, in this order; pictures stand side by side where there is room."""
+
+    title: str
+    texts: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    figures: Sequence[Figure] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: a title, what it is about, and sections."""
+
+    title: str
+    lead: str
+    sections: Sequence[Section] = field(default_factory=tuple)
+
+
+def render(page: Page) -> str:
+    """The page as HTML.
+
+    >>> html = render(Page("Figures & lists", "What came out.", [Section("A part", ["<b>"])]))
+    >>> "<h1>Figures &amp; lists</h1>" in html, "&lt;b&gt;" in html, "http" in html
+    (True, True, False)
+    """
+    source = (files("shortlist.report") / "page.html.jinja").read_text(encoding="utf-8")
+    return str(_jinja().from_string(source).render(page=page, version=__version__))
+
+
+def _jinja() -> Any:
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError as error:
+        raise missing_extra("jinja2", error) from error
+    return Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+
+def missing_extra(package: str, error: ImportError) -> ShortlistError:
+    """An error that says how to install what a report needs."""
+    how = "install it with: pip install 'shortlist[report]'"
+    return ShortlistError(f"report: the package {package} cannot be imported ({error}); {how}")

@@ -1,0 +1,121 @@
+"""Pictures as SVG that follow the page: text and lines take its colours, in the light, in the dark and on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import polars as pl
+
+from shortlist.report.page import missing_extra
+
+PALETTE = ("#3b82f6", "#d97706", "#059669", "#db2777", "#8b5cf6", "#0891b2", "#dc2626", "#65a30d")
+"""Told apart on white and on near-black; shapes tell apart what colours do not."""
+
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
+
+INK, LINE = "#123456", "#654321"
+"""Stand for the page's own colours until the picture is drawn."""
+
+WIDTH, HEIGHT = 420, 240
+
+
+def curves(values: pl.DataFrame, *, title: str) -> str:
+    """Means against K with bands: columns ``name``, ``k``, ``mean``, ``low``, ``high``. K is on a log scale."""
+    alt = _altair()
+    ks = values["k"].unique().sort().to_list()
+    scale = alt.Scale(type="log", domain=[ks[0], ks[-1]], nice=False)
+    k = alt.X("k:Q", title="K, length of the list", scale=scale, axis=alt.Axis(values=ks, format="d"))
+    base = alt.Chart(_rows(values))
+    band = base.mark_area(opacity=0.18).encode(
+        x=k, y=alt.Y("low:Q", title=title), y2="high:Q", color=_colour(alt, values)
+    )
+    line = base.mark_line(strokeWidth=2).encode(x=k, y=alt.Y("mean:Q", title=title), color=_colour(alt, values))
+    point = base.mark_point(filled=True, size=55, opacity=1).encode(
+        x=k, y="mean:Q", color=_colour(alt, values), shape=_shape(alt, values)
+    )
+    return _svg(band + line + point)
+
+
+def groups(values: pl.DataFrame, *, title: str, axis: str) -> str:
+    """Values of ordered groups: columns ``name``, ``group`` (a text, in the order of the rows) and ``value``."""
+    alt = _altair()
+    order = values["group"].unique(maintain_order=True).to_list()
+    x = alt.X("group:N", title=axis, sort=order, axis=alt.Axis(labelAngle=0, labelLimit=120))
+    base = alt.Chart(_rows(values)).encode(x=x, y=alt.Y("value:Q", title=title), color=_colour(alt, values))
+    line = base.mark_line(strokeWidth=1.5, opacity=0.65)
+    return _svg(line + base.mark_point(filled=True, size=65, opacity=1).encode(shape=_shape(alt, values)))
+
+
+def dots(values: pl.DataFrame, *, title: str, zero: bool = False) -> str:
+    """A row for each mean with its interval: columns ``name``, ``mean``, ``low``, ``high``; a line at 0 if asked."""
+    alt = _altair()
+    order = values["name"].unique(maintain_order=True).to_list()
+    base = alt.Chart(_rows(values)).encode(y=alt.Y("name:N", title=None, sort=order, axis=alt.Axis(labelLimit=220)))
+    scale = alt.Scale(zero=zero)
+    rule = base.mark_rule(strokeWidth=3, opacity=0.45, color=PALETTE[0]).encode(
+        x=alt.X("low:Q", title=title, scale=scale), x2="high:Q"
+    )
+    point = base.mark_point(filled=True, size=75, opacity=1, color=PALETTE[0]).encode(x=alt.X("mean:Q", scale=scale))
+    layers = rule + point
+    if zero:
+        at_zero = alt.Chart(alt.Data(values=[{"at": 0}])).mark_rule(color=INK, strokeDash=[3, 3]).encode(x="at:Q")
+        layers = at_zero + layers
+    return _svg(layers, height=max(60, 34 * len(order)))
+
+
+def _colour(alt: ModuleType, values: pl.DataFrame) -> Any:
+    names = values["name"].unique(maintain_order=True).to_list()
+    scale = alt.Scale(domain=names, range=_taken(PALETTE, names))
+    return alt.Color("name:N", title=None, sort=names, scale=scale, legend=alt.Legend(symbolOpacity=1))
+
+
+def _shape(alt: ModuleType, values: pl.DataFrame) -> Any:
+    names = values["name"].unique(maintain_order=True).to_list()
+    scale = alt.Scale(domain=names, range=_taken(SHAPES, names))
+    return alt.Shape("name:N", title=None, sort=names, scale=scale, legend=alt.Legend(symbolOpacity=1))
+
+
+def _taken(choices: Sequence[str], names: Sequence[str]) -> list[str]:
+    return [choices[place % len(choices)] for place in range(len(names))]
+
+
+def _rows(values: pl.DataFrame) -> Any:
+    return _altair().Data(values=values.to_dicts())
+
+
+def _svg(chart: Any, *, height: int = HEIGHT) -> str:
+    alt = _altair()
+    try:
+        from vl_convert import vegalite_to_svg
+    except ImportError as error:
+        raise missing_extra("vl-convert-python", error) from error
+    axis = {"labelColor": INK, "titleColor": INK, "titleFontWeight": "normal", "titlePadding": 12, "labelFontSize": 11,
+            "titleFontSize": 12, "gridColor": LINE, "domainColor": LINE, "tickColor": LINE}  # fmt: skip
+    legend = {
+        "labelColor": INK,
+        "labelFontSize": 12,
+        "orient": "top",
+        "symbolSize": 70,
+        "columnPadding": 18,
+        "offset": 8,
+    }
+    whole = (
+        chart.properties(width=WIDTH, height=height, background="transparent")
+        .configure(font="sans-serif")
+        .configure_view(stroke=None)
+        .configure_axis(**axis)
+        .configure_legend(**legend)
+    )
+    with alt.data_transformers.enable("default", max_rows=None):
+        svg = vegalite_to_svg(whole.to_json())
+    return str(svg).replace(INK, "currentColor").replace(LINE, "var(--line)")
+
+
+def _altair() -> ModuleType:
+    try:
+        import altair
+    except ImportError as error:
+        raise missing_extra("altair", error) from error
+    return altair

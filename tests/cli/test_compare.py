@@ -1,0 +1,64 @@
+"""Comparing runs, and the page that shows it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from command import Answer, Command
+from shortlist.cli import run
+
+
+@pytest.fixture(scope="module")
+def popularity(clicks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("other") / "popularity"
+    assert run(["train", str(clicks), "--model", "popularity", "--out", str(folder), "--json"]) == 0
+    return folder
+
+
+def test_a_table_and_a_picture(shortlist: Command, ease: Path, popularity: Path) -> None:
+    answer = shortlist("compare", ease, popularity)
+    assert answer.code == 0
+    for text in ("popularity − ease", "├", "●", "Holm", "60 users"):
+        assert text in answer.out
+
+
+def test_json(shortlist: Command, ease: Path, popularity: Path) -> None:
+    given = shortlist("compare", ease, popularity, "--metric", "recall@5", "--json").json
+    assert given["metric"] == "recall@5"
+    assert given["means"].keys() == {"ease", "popularity"}
+    (pair,) = given["pairs"]
+    assert pair["difference"] == pytest.approx(given["means"]["popularity"] - given["means"]["ease"])
+    assert pair["t_holm"] <= 1
+    low, high = given["intervals"]["ease"]
+    assert low <= given["means"]["ease"] <= high
+
+
+def test_a_page_that_needs_nothing_else(shortlist: Command, ease: Path, popularity: Path, tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    assert f"Page: {out}" in shortlist("compare", ease, popularity, "--out", out).out
+    check_page(out.read_text(), pictures=2)
+
+
+def check_page(html: str, pictures: int) -> None:
+    assert html.count("<svg") == pictures
+    assert "<script" not in html
+    addresses = set(re.findall(r"https?://[^\"' )<]+", html))
+    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}  # names, which nothing fetches
+    assert not re.search(r"(?:src|href)=\"(?!#|data:)", html)
+    assert "prefers-color-scheme: dark" in html
+    assert "@media print" in html
+    assert "currentColor" in html
+
+
+def refused(answer: Answer, text: str) -> None:
+    assert (answer.code, answer.out) == (2, "")
+    assert text in answer.err
+
+
+def test_what_cannot_be_compared(shortlist: Command, ease: Path, popularity: Path, tmp_path: Path) -> None:
+    refused(shortlist("compare", ease), "expected two or more runs, received 1")
+    refused(shortlist("compare", ease, ease), "received the same one twice")
+    refused(shortlist("compare", ease, popularity, "--metric", "ndgc@20"), "did you mean 'ndcg@20'?")
+    refused(shortlist("compare", ease, popularity, "--out", tmp_path / "page.pdf"), "ends in .html")
+    refused(shortlist("compare", ease, popularity, "--out", ease / "config.json" / "p.html"), "Not a directory")
