@@ -22,8 +22,8 @@ def softmax_terms(table: ScoreTable, tau: float, over: Over, pull: float, negati
     lse_R = table.logsumexp(tau, over)
     if negatives is not None and over == "negatives":
         lse_R = lse_R + (negatives / table.population_R.clamp(min=1)).log()
-    term_P = table.per_positive(lse_R) - table.positives() * (pull / tau)
-    return torch.where(term_P.isfinite(), term_P, 0)
+    lse_P = table.per_positive(lse_R)
+    return torch.where(lse_P == -torch.inf, 0, lse_P - table.positives() * (pull / tau))
 
 
 @registry.register("sl")
