@@ -1,0 +1,103 @@
+"""A sample stands for the catalogue: equal where everything is drawn, close where much is, right on average."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from losses.values import registered
+from scores.tables import random_case
+from shortlist.losses import SL, Loss, SLAtK, registry
+from shortlist.negatives import SharedCandidates
+from shortlist.scores import DenseTable, FactoredTable
+
+
+def pair_scores(score_RC: Tensor, positive_RC: Tensor) -> list[tuple[int, Tensor, Tensor]]:
+    """Row, score and all negatives' scores of each positive."""
+    return [
+        (row, score_RC[row, column].view(1), score_RC[row][~positive_RC[row]].view(1, -1))
+        for row, column in positive_RC.nonzero().tolist()
+    ]
+
+
+@pytest.mark.parametrize("name", registered())
+def test_all_negatives_drawn_once_give_the_exact_loss(name: str) -> None:
+    """Pair by pair, each with the user's negatives, for users of several positives."""
+    loss = registry[name]()
+    case = random_case(0, rows=6, items=15)
+    exact = case.factored()
+    exact.threshold_R = torch.linspace(-1, 1, 6, dtype=torch.float64)
+    pairs = pair_scores(case.scores(), case.dense().is_positive())
+    values = [loss(pos, neg, threshold=exact.threshold_R[row : row + 1]) for row, pos, neg in pairs]
+    torch.testing.assert_close(torch.stack(values).mean(), loss(exact))
+
+
+def sampling_error(loss: Loss, correction: bool, draws: int, repeats: int = 60) -> float:
+    """Mean distance of the loss of a sample (uniform, with replacement) from the exact one, for one user."""
+    g = torch.Generator().manual_seed(0)
+    score_C = torch.randn(2000, generator=g, dtype=torch.float64) * 0.3
+    positive_C = torch.zeros(2000, dtype=torch.bool)
+    positive_C[:3] = True
+    exact = DenseTable.from_matrix(score_C.unsqueeze(0), positive_C.unsqueeze(0))
+    exact.threshold_R = exact.kth_largest(20)
+    errors = []
+    for _ in range(repeats):
+        neg = score_C[3 + torch.randint(1997, (draws,), generator=g)].expand(3, -1)
+        sampled = loss(score_C[:3], neg, threshold=exact.threshold_R.expand(3))
+        if correction:
+            sampled = sampled + torch.log(torch.tensor(1997 / draws))
+        errors.append(abs(float(sampled - loss(exact))))
+    return sum(errors) / repeats
+
+
+@pytest.mark.parametrize(("loss", "correction"), [(SL(), True), (SLAtK(), False), (SLAtK(weight="detached"), False)])
+def test_exact_is_the_limit_of_sampled(loss: Loss, correction: bool) -> None:
+    """The error falls as the square root of the number of draws; SL@K brings its own scale to the sum."""
+    errors = [sampling_error(loss, correction, draws) for draws in (100, 1600, 25600)]
+    assert errors[2] < 0.02
+    for few, many in itertools.pairwise(errors):
+        assert 2.5 < few / many < 6.5  # 4 in the limit
+
+
+def shared_sums(distribution: Any, repeats: int, draws: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Exact sums of exponentials over each row's negatives, and the mean and standard error of sampled ones."""
+    g = torch.Generator().manual_seed(1)
+    case = random_case(3, rows=5, items=40, dim=3)
+    count_I = torch.randint(1, 60, (40,), generator=g)
+    candidates = SharedCandidates(count_I, distribution, power=0.75)
+    place_I = torch.full((40,), -1)
+    sums = []
+    for _ in range(repeats):
+        sample = candidates.draw(draws, g)
+        place_I.fill_(-1)[sample.item_C] = torch.arange(len(sample.item_C))
+        table = FactoredTable(
+            case.row_RD.detach(),
+            case.item_CD.detach()[sample.item_C],
+            row_P=case.row_P,
+            column_P=place_I[case.column_P],
+            positive_PD=case.item_CD.detach()[case.column_P],
+            log_weight_C=None if sample.log_weight_C is None else sample.log_weight_C.double(),
+        )
+        sums.append(table.logsumexp(0.8, "negatives").exp())
+    sampled = torch.stack(sums)
+    exact_R = case.factored().logsumexp(0.8, "negatives").detach().exp()
+    return exact_R, sampled.mean(0), sampled.std(0) / repeats**0.5
+
+
+def test_sample_by_popularity_is_unbiased_in_the_sum() -> None:
+    """Weights make the sum right on average, in the sum and not in its logarithm."""
+    exact_R, mean_R, error_R = shared_sums("popularity", 4000, 12)
+    assert bool((error_R[[0, 1, 3, 4]] > 0).all())
+    assert bool(((mean_R - exact_R).abs() <= 4 * error_R + 1e-12).all())
+    assert bool((error_R < 0.05 * exact_R).all())
+
+
+def test_uniform_sample_stands_for_its_share_of_the_catalogue() -> None:
+    """Without weights the sum is that of the chance with which an item is drawn: 1 − (1 − 1/n)^N."""
+    exact_R, mean_R, error_R = shared_sums("uniform", 4000, 12)
+    chance = 1 - (1 - 1 / 40) ** 12
+    assert bool(((mean_R - chance * exact_R).abs() <= 4 * error_R + 1e-12).all())
