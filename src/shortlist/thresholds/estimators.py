@@ -17,6 +17,8 @@ from shortlist.scores import ScoreTable
 
 Estimator = Literal["exact", "monte_carlo", "positives_kept", "stratified"]
 
+_ROUNDING = 1e-6  # by how much a sum of weights may miss a whole number that it is
+
 
 def exact(table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator) -> Tensor:
     """The k-th largest score of the row itself."""
@@ -46,20 +48,23 @@ def positives_kept(table: ScoreTable, k: int, n_items: int, samples: int, genera
 
 
 def stratified(table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator) -> Tensor:
-    """The largest t with ``#{p : s_p ≥ t} + (|N|/N̂)·#{j drawn : s_j ≥ t} ≥ k``: a draw counts for many."""
+    """The largest t with ``#{p : s_p ≥ t} + (|N|/N̂)·#{j drawn : s_j ≥ t} ≥ k``: a draw counts for many.
+
+    Where even the lowest score is reached by fewer, it is the lowest score.
+    """
     sample = _sampled(table, n_items, samples, generator)
-    negative_RN = sample.matrix().masked_fill(sample.is_positive(), -torch.inf)
-    count_R = torch.bincount(table.row_P, minlength=table.n_rows)
-    weight_R = (n_items - count_R) / negative_RN.isfinite().sum(1).clamp(min=1)
-    row_M = torch.cat([torch.arange(table.n_rows).repeat_interleave(negative_RN.shape[1]), table.row_P])
-    score_M = torch.cat([negative_RN.flatten(), sample.positives()])
-    weight_M = torch.cat([weight_R.repeat_interleave(negative_RN.shape[1]), torch.ones(table.n_positives)])
+    row_N, column_N = (~sample.is_positive()).nonzero(as_tuple=True)
+    drawn_R, count_R = (torch.bincount(row, minlength=table.n_rows) for row in (row_N, table.row_P))
+    weight_R = (n_items - count_R).double() / drawn_R.clamp(min=1)
+    row_M = torch.cat([row_N, table.row_P])
+    score_M = torch.cat([sample.matrix()[row_N, column_N], sample.positives()])
+    weight_M = torch.cat([weight_R[row_N], weight_R.new_ones(table.n_positives)])
     by_score = torch.argsort(score_M, descending=True, stable=True)
     order_M = by_score[torch.argsort(row_M[by_score], stable=True)]
-    total_M = weight_M[order_M].double().cumsum(0)
-    end_R = torch.bincount(row_M, minlength=table.n_rows).cumsum(0)
-    before_R = torch.cat([torch.zeros(1, dtype=torch.double), total_M[end_R[:-1] - 1]])
-    place_R = torch.searchsorted(total_M, before_R + k - 1e-9).minimum(end_R - 1)
+    total_M = weight_M[order_M].cumsum(0)
+    end_R = (drawn_R + count_R).cumsum(0)
+    before_R = torch.cat([total_M.new_zeros(1), total_M[end_R[:-1] - 1]])
+    place_R = torch.searchsorted(total_M, before_R + (k - _ROUNDING)).minimum(end_R - 1)
     return score_M[order_M][place_R]
 
 
