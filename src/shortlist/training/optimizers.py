@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from shortlist.errors import InputError
 from shortlist.parameters import Configured, Search, param
 
 _CHUNK = 2048  # rows that are worked on at once, so that they stay in the cache from one operation to the next
@@ -32,6 +33,12 @@ class OptimizerSettings(Configured):
     schedule: Schedule = param(default="constant", help="how the learning rate falls over the epochs")
     final: float = param(default=0.01, at_least=0, at_most=1, help="share of the learning rate that is left at the end")
     warmup: float = param(default=0.0, at_least=0, below=1, help="share of the steps in which the learning rate rises")
+
+    def __post_init__(self) -> None:
+        if self.beta1**2 >= self.beta2:  # a row would coast for ever, faster and faster
+            raise InputError(
+                f"{type(self).__name__}.beta2: expected a number above beta1², {self.beta1**2:g}, received {self.beta2}"
+            )
 
     def rate(self, progress: float) -> float:
         """The learning rate when a share ``progress`` of the steps is done.
@@ -70,7 +77,7 @@ class RowAdam:
         self.step_count = 0
         self._mean = [torch.zeros_like(p) for p in self.parameters]
         self._square = [torch.zeros_like(p) for p in self.parameters]
-        self._last = [torch.zeros(len(p), dtype=torch.int32) for p in self.parameters]
+        self._last = [torch.zeros(p.shape[:1], dtype=torch.int32) for p in self.parameters]
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
@@ -87,7 +94,8 @@ class RowAdam:
 
     def _step_all(self, index: int, gradient: Tensor, rate: float) -> None:
         tensors = self.parameters[index].detach(), gradient, self._mean[index], self._square[index]
-        for parameter, part, mean, square in zip(*(tensor.split(_CHUNK) for tensor in tensors), strict=True):
+        chunks = (torch.atleast_1d(tensor).split(_CHUNK) for tensor in tensors)
+        for parameter, part, mean, square in zip(*chunks, strict=True):
             self._move(parameter, part, mean, square, 1, rate)
         self._last[index].fill_(self.step_count)
 
