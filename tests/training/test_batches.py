@@ -1,0 +1,201 @@
+"""Epochs cover the data once, and the three kinds of steps read the same scores."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from shortlist.data import Interactions
+from shortlist.errors import InputError
+from shortlist.models.mf import MF
+from shortlist.negatives import SharedCandidates
+from shortlist.scores import Factors, ScoreTable, Softplus, Workspace
+from shortlist.training.batches import Batches, SampledPairs, SharedSample, Step, WholeCatalogue, score_table
+from shortlist.training.settings import TrainingSettings, make_batches
+from training.toys import interactions, started, two_tastes
+
+ROWS = [[0, 3, 4], [], [1], list(range(7)), [2, 6], [0, 1, 2, 3, 4, 5], [5]]
+KINDS = ["all", "shared-uniform", "shared-popularity", "pairs"]
+MODELS: list[dict[str, Any]] = [
+    {"similarity": similarity, "item_bias": bias}
+    for similarity, bias in itertools.product(["dot", "cosine", "half_cosine"], [False, True])
+]
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def batches_of(kind: str, train: Interactions, size: int = 3) -> Batches:
+    if kind == "all":
+        return WholeCatalogue(train, size)
+    if kind == "pairs":
+        return SampledPairs(train, size, 4)
+    popularity_I = torch.from_numpy(train.item_counts())
+    return SharedSample(train, size, SharedCandidates(popularity_I, kind.removeprefix("shared-")), 4)  # type: ignore[arg-type]
+
+
+def pairs_of(steps: list[Step]) -> list[tuple[int, int]]:
+    return [pair for step in steps for pair in zip(step.user_R[step.row_P].tolist(), step.item_P.tolist(), strict=True)]
+
+
+def all_pairs(train: Interactions) -> list[tuple[int, int]]:
+    return list(zip(train.users_of_pairs().tolist(), train.indices.tolist(), strict=True))
+
+
+def with_bias(model: MF) -> Factors:
+    """A model's vectors; a bias starts at 0, so that it gets some values that can be told apart."""
+    if model.factors().bias_I is not None:
+        with torch.no_grad():
+            model.factors().bias_I.copy_(torch.linspace(-1, 1, model.n_items))
+    return model.factors()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+class TestEpoch:
+    @pytest.mark.parametrize("size", [1, 2, 3, 100])
+    def test_covers_every_pair_once(self, kind: str, size: int) -> None:
+        train = interactions(ROWS, 7)
+        batches = batches_of(kind, train, size)
+        for seed in range(3):
+            steps = list(batches.epoch(seeded(seed)))
+            assert len(steps) == batches.steps
+            assert all(len(step.user_R) <= size for step in steps)
+            assert sorted(pairs_of(steps)) == all_pairs(train)
+
+    def test_rows_are_users_with_all_their_positives_or_pairs(self, kind: str) -> None:
+        batches = batches_of(kind, interactions(ROWS, 7))
+        users = torch.cat([step.user_R for step in batches.epoch(seeded())]).tolist()
+        if batches.rows_are_users:
+            assert sorted(users) == [0, 2, 3, 4, 5, 6]
+        else:
+            assert len(users) == batches.train.n_pairs
+
+    def test_the_seed_decides_the_order(self, kind: str) -> None:
+        batches = batches_of(kind, two_tastes(), 8)
+        one, same, other = (list(batches.epoch(seeded(seed))) for seed in (1, 1, 2))
+        for step, again in zip(one, same, strict=True):
+            for mine, theirs in zip(vars(step).values(), vars(again).values(), strict=True):
+                assert (mine is None and theirs is None) or torch.equal(mine, theirs)
+        assert pairs_of(one) != pairs_of(other)
+
+    def test_two_epochs_of_one_generator_differ(self, kind: str) -> None:
+        batches, g = batches_of(kind, two_tastes(), 8), seeded()
+        assert pairs_of(list(batches.epoch(g))) != pairs_of(list(batches.epoch(g)))
+
+
+def test_pairs_are_set_against_items_not_met() -> None:
+    train = interactions(ROWS, 7)
+    for step in SampledPairs(train, 5, 30).epoch(seeded()):
+        assert step.drawn_RN is not None
+        for user, drawn in zip(step.user_R.tolist(), step.drawn_RN.tolist(), strict=True):
+            assert len(ROWS[user]) == 7 or not set(drawn) & set(ROWS[user])
+
+
+# -------------------------------------------------------------------------------------------------------- score tables
+
+
+def expected_scores(step: Step, factors: Factors, train: Interactions) -> tuple[Tensor, Tensor, Tensor]:
+    """Positives' scores, candidates' scores and which of these are positives of the row, straight from the model."""
+    score_RI = factors.score_all(step.user_R)
+    if step.drawn_RN is not None:
+        drawn_RN = score_RI.gather(1, step.drawn_RN)
+        return score_RI[step.row_P, step.item_P], drawn_RN, torch.zeros_like(drawn_RN, dtype=torch.bool)
+    column_C = torch.arange(train.n_items) if step.shared_C is None else step.shared_C
+    met_RI = torch.zeros_like(score_RI, dtype=torch.bool)
+    met_RI[step.row_P, step.item_P] = True
+    return score_RI[step.row_P, step.item_P], score_RI[:, column_C], met_RI[:, column_C]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("settings", MODELS)
+def test_tables_read_the_scores_of_the_model(kind: str, settings: dict[str, Any]) -> None:
+    train = interactions(ROWS, 7)
+    factors = with_bias(started(train, **settings))
+    for step in batches_of(kind, train).epoch(seeded()):
+        table = score_table(step, factors, Workspace())
+        pos_P, score_RC, positive_RC = expected_scores(step, factors, train)
+        torch.testing.assert_close(table.positives(), pos_P)
+        torch.testing.assert_close(table.matrix(), score_RC)
+        assert torch.equal(table.is_positive(), positive_RC)
+        weight_C = torch.ones(score_RC.shape[1]) if step.log_weight_C is None else step.log_weight_C.exp()
+        terms_RC = (weight_C * (score_RC / 0.5).exp()).masked_fill(positive_RC, 0)
+        torch.testing.assert_close(table.logsumexp(0.5, "negatives"), terms_RC.sum(1).log())
+        torch.testing.assert_close(table.row_sum(Softplus()), row_sums(score_RC, positive_RC, weight_C))
+        expected_population = (~positive_RC).sum(1).float()
+        if step.log_weight_C is not None:  # the weights make the sample stand for all items
+            expected_population = 7 - torch.bincount(step.row_P, minlength=len(step.user_R)).float()
+        assert torch.equal(table.population_R, expected_population)
+
+
+def row_sums(score_RC: Tensor, positive_RC: Tensor, weight_C: Tensor) -> Tensor:
+    return (weight_C * torch.nn.functional.softplus(score_RC)).masked_fill(positive_RC, 0).sum(1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("settings", MODELS)
+def test_gradients_are_those_of_plain_scores(kind: str, settings: dict[str, Any]) -> None:
+    """A weighted sum of everything that a loss may ask for, against the same computed from one matrix of scores."""
+    train = interactions(ROWS, 7)
+
+    def questions(table: ScoreTable) -> Tensor:
+        return table.positives().sum() + 2 * table.row_sum(Softplus()).sum() + table.pair_sum(Softplus()).sum()
+
+    def plainly(step: Step, factors: Factors) -> Tensor:
+        pos_P, score_RC, positive_RC = expected_scores(step, factors, train)
+        weight_C = torch.ones(score_RC.shape[1]) if step.log_weight_C is None else step.log_weight_C.exp()
+        pair_PC = score_RC[step.row_P] - pos_P.unsqueeze(1)
+        pairs = row_sums(pair_PC, positive_RC[step.row_P], weight_C)
+        return pos_P.sum() + 2 * row_sums(score_RC, positive_RC, weight_C).sum() + pairs.sum()
+
+    for step in batches_of(kind, train).epoch(seeded()):
+        grads = []
+        for way in ("table", "plain"):
+            model = started(train, **settings)
+            factors = with_bias(model)
+            value = questions(score_table(step, factors, Workspace())) if way == "table" else plainly(step, factors)
+            value.backward()
+            grads.append([p.grad.to_dense() if p.grad.is_sparse else p.grad for p in model.parameters()])
+        for ours, theirs in zip(*grads, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_touch_only_rows_that_were_looked_up(kind: str) -> None:
+    train = interactions(ROWS, 7)
+    model = started(train)
+    step = next(iter(batches_of(kind, train, 2).epoch(seeded())))
+    score_table(step, model.factors(), Workspace()).logsumexp(0.5).sum().backward()
+    assert model.user.grad.is_sparse
+    assert set(model.user.grad.coalesce().indices()[0].tolist()) <= set(step.user_R.tolist())
+    if kind == "all":
+        assert not model.item.grad.is_sparse
+        return
+    looked_up = {*step.item_P.tolist()}
+    for part in (step.shared_C, step.drawn_RN):
+        looked_up |= set() if part is None else set(part.flatten().tolist())
+    assert model.item.grad.is_sparse
+    assert set(model.item.grad.coalesce().indices()[0].tolist()) <= looked_up
+
+
+# ------------------------------------------------------------------------------------------------------ what is asked
+
+
+def test_a_loss_decides_how_steps_are_cut_unless_told_otherwise() -> None:
+    train = two_tastes()
+    assert isinstance(make_batches(train, TrainingSettings(), None), WholeCatalogue)
+    assert isinstance(make_batches(train, TrainingSettings(), 1), SampledPairs)
+    assert isinstance(make_batches(train, TrainingSettings(against="all"), 1), WholeCatalogue)
+    assert isinstance(make_batches(train, TrainingSettings(against="shared"), None), SharedSample)
+    pairs = make_batches(train, TrainingSettings(against="pairs", negatives=7, batch=5), 3)
+    assert isinstance(pairs, SampledPairs)
+    assert (pairs.count, pairs.size) == (7, 5)
+
+
+def test_nothing_to_train_on_is_said() -> None:
+    with pytest.raises(InputError, match=r"^training: expected at least one interaction, received none"):
+        make_batches(interactions([[], []], 3), TrainingSettings(), None)
