@@ -11,6 +11,7 @@ from shortlist.cli.compare import compare
 from shortlist.cli.data import data
 from shortlist.cli.demo import demo
 from shortlist.cli.evaluate import evaluate
+from shortlist.cli.losses import losses
 from shortlist.cli.models import models
 from shortlist.cli.recommend import recommend
 from shortlist.cli.train import train
@@ -49,5 +50,5 @@ def overview(
 
 app.command(rich_help_panel="Start")(demo)
 app.add_typer(data, name="data", rich_help_panel="Start")
-for command in (train, evaluate, recommend, compare, models):
+for command in (train, evaluate, recommend, compare, models, losses):
     app.command(rich_help_panel="Work")(command)

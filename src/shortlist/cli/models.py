@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from shortlist.cli.output import AsJson, print_json, print_table
+from shortlist.cli.registered import parameter_facts, print_parameters
 
 
 def models(
@@ -34,12 +35,7 @@ def models(
         print_json({"name": name, **facts})
         return
     print(f"{name}: {facts['summary']}" + (f"\n{facts['citation']}" if facts["citation"] else ""))
-    if facts["parameters"]:
-        rows = [
-            (f"model.{key}", declared["default"], declared["allowed"], declared["help"])
-            for key, declared in facts["parameters"].items()
-        ]
-        print_table(["setting", "default", "allowed", "meaning"], rows)
+    print_parameters("model", registry[name])
 
 
 def _facts(name: str) -> dict[str, Any]:
@@ -49,8 +45,5 @@ def _facts(name: str) -> dict[str, Any]:
     return {
         "summary": model.summary,
         "citation": model.citation,
-        "parameters": {
-            key: {"default": parameter.default, "allowed": parameter.allowed(), "help": parameter.help}
-            for key, parameter in model.declared.items()
-        },
+        "parameters": parameter_facts(model),
     }

@@ -64,7 +64,7 @@ def train(
     with step(f"reading {data}"):
         split = load(data, options)
     with watching(chosen) as watch:
-        run = fit(
+        outcome = fit(
             chosen,
             split,
             out,
@@ -75,7 +75,7 @@ def train(
             seconds={"load": perf_counter() - started},
             watch=watch,
         )
-    _tell(run, as_json)
+    _tell(outcome.run, as_json)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Runs: folders that hold a fitted model with all it needs to answer, and what it was measured to do."""
 
 from shortlist.runs.evaluation import Evaluations, checked_ks, default_ks, evaluate_split, known_pairs
-from shortlist.runs.experiment import SECTIONS, Plan, Watch, fit, plan
+from shortlist.runs.experiment import SECTIONS, Outcome, Plan, Watch, fit, plan
 from shortlist.runs.folder import CHECKPOINT, check_target, new_folder
 from shortlist.runs.ids import Ids
 from shortlist.runs.presets import PRESETS, Preset, preset
@@ -15,6 +15,7 @@ __all__ = [
     "SECTIONS",
     "Evaluations",
     "Ids",
+    "Outcome",
     "Plan",
     "Preset",
     "Run",

@@ -18,7 +18,7 @@ from shortlist.losses import registry as losses
 from shortlist.metrics import AT_K, evaluate
 from shortlist.models import Baseline, Factored, Model, Popularity
 from shortlist.models import registry as models
-from shortlist.runs.evaluation import checked_ks, default_ks, evaluate_split
+from shortlist.runs.evaluation import Evaluations, checked_ks, default_ks, evaluate_split
 from shortlist.runs.folder import CHECKPOINT, check_target
 from shortlist.runs.run import Run, write_run
 from shortlist.training import OptimizerSettings, Progress, Training, TrainingSettings
@@ -121,6 +121,14 @@ class Watch:
     """How many users of how many have been evaluated."""
 
 
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A run, and the evaluations that its figures were taken from."""
+
+    run: Run
+    evaluations: Evaluations
+
+
 def fit(
     chosen: Plan,
     split: Split,
@@ -132,7 +140,7 @@ def fit(
     overwrite: bool = False,
     seconds: Mapping[str, float] | None = None,
     watch: Watch | None = None,
-) -> Run:
+) -> Outcome:
     """Fit, evaluate and write a run. ``config`` says where the split came from: ``data``, ``protocol`` and ``seed``.
 
     While a loss trains the model, ``out`` holds a checkpoint from which ``resume`` goes on.
@@ -151,7 +159,7 @@ def fit(
     with watch.stage("evaluating"):
         evaluations = evaluate_split(chosen.model, split, protocol=protocol, ks=lengths, progress=watch.evaluation)
     times = {**(seconds or {}), "train": progress.seconds or trained - started, "evaluate": perf_counter() - trained}
-    return write_run(
+    run = write_run(
         out,
         model=chosen.model,
         name=chosen.model_name,
@@ -163,6 +171,7 @@ def fit(
         log=[*progress.log, *({"event": event, "seconds": round(took, 3)} for event, took in times.items())],
         overwrite=overwrite or (out / CHECKPOINT).is_file(),
     )
+    return Outcome(run, evaluations)
 
 
 def _train(
