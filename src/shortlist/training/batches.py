@@ -159,7 +159,10 @@ def _pair_table(step: Step, row_RD: Tensor, factors: Factors) -> DenseTable:
     """A row for each pair, its positive and the negatives drawn for it side by side."""
     assert step.drawn_RN is not None
     item_RM = torch.cat([step.item_P.unsqueeze(1), step.drawn_RN], 1)
-    item_ND = item_vectors(_look_up(factors.item_ID, item_RM.flatten()), factors.similarity)
+    if item_RM.numel() < len(factors.item_ID):
+        item_ND = item_vectors(_look_up(factors.item_ID, item_RM.flatten()), factors.similarity)
+    else:  # cheaper to bring every item to its length once than each item as often as it was drawn
+        item_ND = F.embedding(item_RM.flatten(), item_vectors(factors.item_ID, factors.similarity))
     score_RM = torch.bmm(item_ND.view(*item_RM.shape, -1), row_RD.unsqueeze(2)).squeeze(2)
     if factors.bias_I is not None:
         score_RM = score_RM + factors.bias_I[item_RM]
@@ -167,5 +170,5 @@ def _pair_table(step: Step, row_RD: Tensor, factors: Factors) -> DenseTable:
 
 
 def _look_up(vector_ND: Tensor, index: Tensor) -> Tensor:
-    """Rows of a matrix; a parameter gets a sparse gradient, anything computed from parameters a dense one."""
-    return F.embedding(index, vector_ND, sparse=vector_ND.is_leaf)
+    """Some rows of a matrix; a parameter gets a gradient of just these rows, where they are fewer than all."""
+    return F.embedding(index, vector_ND, sparse=vector_ND.is_leaf and len(index) < len(vector_ND))
