@@ -28,17 +28,25 @@ def largest(score_RC: Tensor, k: int) -> Tensor:
     return pool_RN.topk(k, 1).values
 
 
+def side_by_side(value_P: Tensor, row_P: Tensor, n_rows: int) -> Tensor:
+    """Values laid out in their rows, which −∞ fills up.
+
+    >>> side_by_side(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1, 0, 1]), 2)
+    tensor([[2., -inf],
+            [1., 3.]])
+    """
+    count_R = torch.bincount(row_P, minlength=n_rows)
+    order_P = torch.argsort(row_P, stable=True)
+    sorted_P = row_P[order_P]
+    place_P = torch.arange(len(row_P), device=row_P.device) - (count_R.cumsum(0) - count_R)[sorted_P]
+    side_RM = value_P.new_full((n_rows, int(count_R.max()) if len(count_R) else 0), -torch.inf)
+    side_RM[sorted_P, place_P] = value_P[order_P]
+    return side_RM
+
+
 def kth_largest(cand_RC: Tensor, pos_P: Tensor, row_P: Tensor, k: int) -> Tensor:
     """The k-th largest score of each row among finite candidates and positives; the lowest if there are fewer."""
-    n_rows = len(cand_RC)
-    count_R = torch.bincount(row_P, minlength=n_rows)
-    widest = int(count_R.max()) if len(count_R) else 0
-    order_P = torch.argsort(row_P, stable=True)
-    place_P = torch.arange(len(row_P), device=row_P.device) - (count_R.cumsum(0) - count_R)[row_P[order_P]]
-    side_RM = cand_RC.new_full((n_rows, widest), -torch.inf)
-    side_RM[row_P[order_P], place_P] = pos_P[order_P]
-    top_RK = cand_RC.new_full((n_rows, k), -torch.inf)
-    found_RN = largest(torch.cat([largest(cand_RC, k), side_RM], 1), k)
-    top_RK[:, : found_RN.shape[1]] = found_RN
+    side_RM = side_by_side(pos_P, row_P, len(cand_RC))
+    top_RK = largest(torch.cat([largest(cand_RC, k), side_RM], 1), k)
     there_R = top_RK.isfinite().sum(1).clamp_(min=1)
     return top_RK.gather(1, (there_R - 1).unsqueeze(1)).squeeze(1)

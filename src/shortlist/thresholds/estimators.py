@@ -14,6 +14,7 @@ from torch import Tensor
 
 from shortlist.errors import InputError
 from shortlist.scores import ScoreTable
+from shortlist.scores.selection import largest, side_by_side
 
 Estimator = Literal["exact", "monte_carlo", "positives_kept", "stratified"]
 
@@ -53,19 +54,18 @@ def stratified(table: ScoreTable, k: int, n_items: int, samples: int, generator:
     Where even the lowest score is reached by fewer, it is the lowest score.
     """
     sample = _sampled(table, n_items, samples, generator)
-    row_N, column_N = (~sample.is_positive()).nonzero(as_tuple=True)
-    drawn_R, count_R = (torch.bincount(row, minlength=table.n_rows) for row in (row_N, table.row_P))
-    weight_R = (n_items - count_R).double() / drawn_R.clamp(min=1)
-    row_M = torch.cat([row_N, table.row_P])
-    score_M = torch.cat([sample.matrix()[row_N, column_N], sample.positives()])
-    weight_M = torch.cat([weight_R[row_N], weight_R.new_ones(table.n_positives)])
-    by_score = torch.argsort(score_M, descending=True, stable=True)
-    order_M = by_score[torch.argsort(row_M[by_score], stable=True)]
-    total_M = weight_M[order_M].cumsum(0)
-    end_R = (drawn_R + count_R).cumsum(0)
-    before_R = torch.cat([total_M.new_zeros(1), total_M[end_R[:-1] - 1]])
-    place_R = torch.searchsorted(total_M, before_R + (k - _ROUNDING)).minimum(end_R - 1)
-    return score_M[order_M][place_R]
+    is_positive_RN = sample.is_positive()
+    count_R = torch.bincount(table.row_P, minlength=table.n_rows)
+    weight_R = (n_items - count_R).double() / (~is_positive_RN).sum(1).clamp(min=1)
+    # k of each are enough: a positive counts for one, and a draw for at least one
+    drawn_RK = largest(sample.matrix().masked_fill(is_positive_RN, -torch.inf), k)
+    kept_RM = side_by_side(sample.positives(), table.row_P, table.n_rows)
+    weight_RN = torch.cat([weight_R.unsqueeze(1).expand_as(drawn_RK), torch.ones_like(kept_RM)], 1)
+    score_RN, order_RN = torch.cat([drawn_RK, kept_RM], 1).sort(1, descending=True)
+    there_RN = score_RN.isfinite()
+    short_RN = (weight_RN.gather(1, order_RN) * there_RN).cumsum(1) < k - _ROUNDING
+    place_R = short_RN.sum(1).minimum(there_RN.sum(1) - 1)
+    return score_RN.gather(1, place_R.clamp(min=0).unsqueeze(1)).squeeze(1)
 
 
 ESTIMATORS: dict[Estimator, Callable[[ScoreTable, int, int, int, torch.Generator], Tensor]] = {
