@@ -31,7 +31,8 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     """Replace the file: written beside it, flushed to the disk, renamed. A crash leaves the old one or the new one."""
     draft = path.with_name(f".{path.name}.new")
     tensors = {name: tensor.detach().contiguous() for name, tensor in checkpoint.tensors.items()}
-    metadata = {"facts": json.dumps(checkpoint.facts), "digest": _digest(tensors)}
+    facts = json.dumps(checkpoint.facts)
+    metadata = {"facts": facts, "digest": _digest(tensors, facts)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file(tensors, draft, metadata)
@@ -58,7 +59,7 @@ def load(path: Path) -> Checkpoint:
         raise InputError(f"{path}: expected a checkpoint to resume from, received nothing") from problem
     except (OSError, SafetensorError, KeyError, ValueError) as problem:
         raise InputError(f"{path}: expected a whole checkpoint, received a damaged file ({problem})") from problem
-    if metadata.get("digest") != _digest(tensors):
+    if metadata.get("digest") != _digest(tensors, metadata["facts"]):
         raise InputError(f"{path}: expected the checkpoint as it was written, received an altered file")
     return Checkpoint(tensors, facts)
 
@@ -80,9 +81,11 @@ def differing(saved: Mapping[str, Any], given: Mapping[str, Any], prefix: str = 
     return None
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
+def _digest(tensors: Mapping[str, Tensor], facts: str) -> str:
+    """A checksum of everything that a checkpoint says: facts, and name, type, shape and content of each tensor."""
+    digest = hashlib.blake2b(facts.encode(), digest_size=16)
     for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
