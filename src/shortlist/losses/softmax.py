@@ -111,6 +111,8 @@ class SLAtK(Loss):
 
     def thresholds(self, n_users: int, n_items: int) -> Thresholds:
         """β of every user, refreshed as the parameters say."""
+        if self.k > n_items:
+            raise InputError(f"SLAtK.k: expected at most {n_items}, the number of items, received {self.k}")
         return Thresholds(
             n_users, n_items, self.k, estimator=self.threshold, samples=self.samples, refresh=self.refresh
         )

@@ -37,6 +37,11 @@ class Thresholds:
         self.k, self.n_items, self.estimator, self.samples, self.refresh = k, n_items, estimator, samples, refresh
         self.value_U = torch.zeros(n_users)
 
+    @property
+    def needs_all(self) -> bool:
+        """Whether the estimate is made from rows of the whole catalogue only."""
+        return self.estimator == "exact"
+
     def due(self, epoch: int) -> bool:
         """Whether this epoch, counted from 1, refreshes: every ``refresh``-th does."""
         return epoch % self.refresh == 0

@@ -37,6 +37,9 @@ class Batches(ABC):
     rows_are_users: bool = True
     """Whether a row holds all positives of its user, so that thresholds can be read off the table."""
 
+    reaches_all: bool = True
+    """Whether thresholds can be read off rows of the whole catalogue."""
+
     def __init__(self, train: Interactions, size: int) -> None:
         self.train, self.size = train, size
         self.active_users = np.flatnonzero(train.user_counts())
@@ -72,6 +75,8 @@ class WholeCatalogue(Batches):
 
 class SharedSample(Batches):
     """Batches of users; a sample of the catalogue, drawn for each step, stands against all their positives."""
+
+    reaches_all = False
 
     def __init__(self, train: Interactions, size: int, candidates: SharedCandidates, count: int) -> None:
         super().__init__(train, size)

@@ -76,6 +76,11 @@ class Training:
         model.start(train, torch.Generator().manual_seed(seed))
         self.batches: Batches = make_batches(train, training, loss.sampled)
         self.thresholds = loss.thresholds(train.n_users, train.n_items)
+        if self.thresholds is not None and self.thresholds.needs_all and not self.batches.reaches_all:
+            raise InputError(
+                "loss.threshold: expected one that is estimated from a sample, such as 'stratified', where candidates "
+                "are a sample, received 'exact'"
+            )
         self.optimizer = RowAdam([*model.parameters(), *loss.parameters()], optimizer)
         self.workspace = Workspace()
         self.progress = Progress()
