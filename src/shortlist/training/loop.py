@@ -116,7 +116,7 @@ class Training:
                 f"popularity has {self.floor:.4f}; {self._advice()}"
             )
         if self.best:
-            self.model.load_state(self.best)
+            self.model.load_state({name: tensor.clone() for name, tensor in self.best.items()})
         self.model.eval()
         return self.progress
 
@@ -149,6 +149,8 @@ class Training:
                 on_step((number + 1) / self.batches.steps)
         if due and not self.batches.rows_are_users:
             self._refresh_thresholds(generator)
+        if not all(bool(parameter.detach().sum().isfinite()) for parameter in self.optimizer.parameters):
+            raise ShortlistError(f"the parameters became infinite in epoch {epoch}; {self._advice()}")
         progress.epoch, progress.loss = epoch, float(total) / self.batches.steps
         progress.seconds += time.perf_counter() - started
         self._judge()
@@ -170,6 +172,8 @@ class Training:
         if self.validate is not None and (progress.epoch % settings.validate_every == 0 or is_last):
             self.model.eval()
             progress.value = line[f"valid {settings.metric}"] = self.validate()
+            if math.isnan(progress.value):
+                raise ShortlistError(f"{settings.metric} became nan in epoch {progress.epoch}; {self._advice()}")
             if progress.value > progress.best_value:
                 progress.best_value, progress.best_epoch, progress.since_best = progress.value, progress.epoch, 0
                 self.best = {name: tensor.clone() for name, tensor in self.model.state().items()}
