@@ -69,6 +69,8 @@ class Values:
     by_hand: list[Hand]
     naive: Oracle
     variants: list[Variant]
+    learns_with: dict[str, Any] = field(default_factory=dict)
+    """Settings under which thirty small users and items are learnt; the defaults are made for large catalogues."""
 
 
 def values_of(name: str) -> Values:
@@ -174,6 +176,7 @@ VALUES: dict[str, Values] = {
             Variant({"weight": "detached", "tau_w": 2.0}, shift_invariant=True, gradient_of_value=False),
             Variant({"pull": 0.8, "negatives": 7.0}),
         ],
+        learns_with={"k": 5, "tau_w": 2.5, "negatives": 24.0},
     ),
     "bpr": Values(
         by_hand=[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,13 @@ def started(train: Interactions, seed: int = 0, **settings: Any) -> MF:
     return model
 
 
+def hits(model: MF, train: Interactions) -> float:
+    """The share of each user's six best items that are of the user's taste."""
+    users = np.flatnonzero(train.user_counts())
+    best_RK = model.score_all(users).topk(6, 1).indices.numpy()
+    return float((best_RK // (train.n_items // 2) == (users % 2)[:, None]).mean())
+
+
 def training(
     loss: Loss,
     train: Interactions | None = None,
@@ -41,18 +49,19 @@ def training(
     seed: int = 0,
     model: dict[str, Any] | None = None,
     optimizer: dict[str, Any] | None = None,
-    validate: Any = None,
+    validate: Callable[[MF], float] | None = None,
     floor: float | None = None,
     **settings: Any,
 ) -> Training:
     """A short training; ``settings`` are those of :class:`TrainingSettings`."""
+    made = MF(**{"dim": 4, "similarity": loss.similarity, **(model or {})})
     return Training(
-        MF(**{"dim": 4, "similarity": loss.similarity, **(model or {})}),
+        made,
         loss,
         train or two_tastes(),
         training=TrainingSettings(**{"epochs": 6, "batch": 16, "checkpoint_every": 0.0, **settings}),
         optimizer=OptimizerSettings(**{"lr": 0.05, **(optimizer or {})}),
         seed=seed,
-        validate=validate,
+        validate=None if validate is None else lambda: validate(made),
         floor=floor,
     )
