@@ -108,6 +108,26 @@ def test_two_questions_share_the_buffer_and_keep_their_gradients() -> None:
         torch.testing.assert_close(ours.grad, theirs.grad)
 
 
+def test_scores_in_hand_serve_the_next_question() -> None:
+    """After the k-th largest the plain scores stand in the buffer; what follows must not depend on it."""
+    for questions in (["kth", "all"], ["kth", "kth", "negatives", "all"], ["kth", "row_sum", "all"]):
+        case, fresh = random_case(4, rows=6, items=300), random_case(4, rows=6, items=300)
+        table, reference = case.factored(), fresh.dense()
+        answer = torch.zeros((), dtype=torch.float64)
+        expected = torch.zeros((), dtype=torch.float64)
+        for question in questions:
+            if question == "kth":
+                torch.testing.assert_close(table.kth_largest(3), reference.kth_largest(3))
+            else:
+                answer = answer + QUESTIONS[question](table).sum()
+                expected = expected + QUESTIONS[question](reference).sum()
+        torch.testing.assert_close(answer, expected)
+        answer.backward()
+        expected.backward()
+        for ours, theirs in zip(case.vectors(), fresh.vectors(), strict=True):
+            torch.testing.assert_close(ours.grad, theirs.grad)
+
+
 @pytest.mark.parametrize("bound", [None, 1.0])
 def test_extreme_temperatures_stay_finite(bound: float | None) -> None:
     x = torch.nn.functional.normalize(torch.randn(4, 8, generator=torch.Generator().manual_seed(0)), dim=1)

@@ -93,9 +93,18 @@ class FactoredTable(ScoreTable):
             population_R = row_RD.new_full((len(row_RD),), float(len(candidate_CD)))
             population_R -= torch.bincount(self.hit_row, minlength=len(row_RD))
         self.population_R = population_R
+        self._kept_positives: Tensor | None = None
+        self._scores_in_hand = -1  # the stamp under which plain scores of all rows stand untouched in the buffer
 
     def positives(self) -> Tensor:
-        """An inner product for each positive."""
+        """An inner product for each positive, computed once."""
+        if not torch.is_grad_enabled():
+            return self._positives()
+        if self._kept_positives is None:
+            self._kept_positives = self._positives()
+        return self._kept_positives
+
+    def _positives(self) -> Tensor:
         items_PD = (
             self.positive_PD if self.positive_PD is not None else self.candidate_CD.index_select(0, self.column_P)
         )
@@ -142,6 +151,8 @@ class FactoredTable(ScoreTable):
         for rows, score_BC in self.score_blocks():
             if self.complete and k <= score_BC.shape[1]:
                 result_R[rows] = largest(score_BC, k)[:, -1]
+                if len(score_BC) == self.n_rows:
+                    self._scores_in_hand = self.workspace.stamp
             else:
                 self._mask_hits(score_BC, rows)
                 mine_P = self._positives_of(rows)
@@ -183,6 +194,10 @@ class FactoredTable(ScoreTable):
 
     def score_blocks(self, scale: float = 1.0) -> Iterator[tuple[slice, Tensor]]:
         """Blocks of rows with their scores times ``scale`` in the kept buffer, which the next block overwrites."""
+        if self._scores_in_hand == self.workspace.stamp:
+            buffer_RC = self.workspace.matrix(self.n_rows, len(self.candidate_CD), self.row_RD)
+            yield slice(0, self.n_rows), buffer_RC if scale == 1.0 else buffer_RC.mul_(scale)
+            return
         step = max(1, self.workspace.max_elements // max(1, len(self.candidate_CD)))
         bias_C = None if self.bias_C is None else self.bias_C.detach() * scale
         for start in range(0, self.n_rows, step):
