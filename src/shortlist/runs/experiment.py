@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -20,6 +21,7 @@ from shortlist.models import Baseline, Factored, Model, Popularity
 from shortlist.models import registry as models
 from shortlist.runs.evaluation import Evaluations, checked_ks, default_ks, evaluate_split
 from shortlist.runs.folder import CHECKPOINT, check_target
+from shortlist.runs.pilot import find_temperature
 from shortlist.runs.run import Run, write_run
 from shortlist.training import OptimizerSettings, Progress, Training, TrainingSettings
 
@@ -41,6 +43,8 @@ class Plan:
     optimizer: OptimizerSettings
     training: TrainingSettings
     k: int
+    tau_is_open: bool = False
+    """Whether the temperature is still to be found, by :mod:`shortlist.runs.pilot`."""
 
     def config(self) -> dict[str, Any]:
         """The sections of ``config.json`` that say what was done, the model's own apart."""
@@ -104,7 +108,9 @@ def plan(
     optimizer = OptimizerSettings.from_text(typed, **told)
     told, typed = settings_of("training")
     training = TrainingSettings.from_text(typed, **told)
-    result = Plan(model, chosen_model, name, chosen_loss, optimizer, training, k)
+    is_set = "tau" in values.get("loss", {}) or "tau" in texts.get("loss", {})
+    is_open = "tau" in loss_class.declared and not is_set and training.pilot > 0
+    result = Plan(model, chosen_model, name, chosen_loss, optimizer, training, k, is_open)
     result.decides()
     return result
 
@@ -150,6 +156,9 @@ def fit(
     lengths = checked_ks([chosen.k, *(ks or default_ks(n_items))], n_items)
     check_target(out, overwrite=overwrite or resume)
     started, progress = perf_counter(), Progress()
+    if chosen.tau_is_open and split.valid is not None and split.valid.n_pairs:
+        with watch.stage("looking for the temperature"):
+            chosen = _with_temperature(chosen, split, seed)
     with watch.stage(f"fitting {chosen.model_name}"):
         if isinstance(chosen.model, Baseline):
             chosen.model.fit(split.train, seed=seed)
@@ -174,31 +183,48 @@ def fit(
     return Outcome(run, evaluations)
 
 
+def _with_temperature(chosen: Plan, split: Split, seed: int) -> Plan:
+    """The same plan with the temperature that short trials found best."""
+    assert isinstance(chosen.model, Factored)
+    assert chosen.loss is not None
+    tau = find_temperature(
+        chosen.model,
+        chosen.loss,
+        split.train,
+        _validation(chosen, split),
+        training=chosen.training,
+        optimizer=chosen.optimizer,
+        seed=seed,
+    )
+    return replace(chosen, loss=type(chosen.loss)(**{**chosen.loss.settings(), "tau": tau}), tau_is_open=False)
+
+
+def _validation(chosen: Plan, split: Split) -> Callable[[Model], float]:
+    """What decides: the value of a model on the validation part."""
+    metric, k = chosen.decides()
+    train, valid = split.train, split.valid
+    assert valid is not None
+    return lambda model: evaluate(model, valid, [train], [k], metrics=[metric]).means()[f"{metric}@{k}"]
+
+
 def _train(
     chosen: Plan, split: Split, out: Path, seed: int, resume: bool, config: Mapping[str, Any], watch: Watch
 ) -> Progress:
     assert isinstance(chosen.model, Factored)
     assert chosen.loss is not None
-    metric, k = chosen.decides()
-    train, valid = split.train, split.valid
-
-    def value_of(model: Model) -> float:
-        assert valid is not None
-        return evaluate(model, valid, [train], [k], metrics=[metric]).means()[f"{metric}@{k}"]
-
-    floor = None
-    if valid is not None and valid.n_pairs:
-        popularity = Popularity()
-        popularity.fit(train)
-        floor = value_of(popularity)
+    validate, floor = None, None
+    if split.valid is not None and split.valid.n_pairs:
+        value_of, popularity = _validation(chosen, split), Popularity()
+        popularity.fit(split.train)
+        validate, floor = partial(value_of, chosen.model), value_of(popularity)
     training = Training(
         chosen.model,
         chosen.loss,
-        train,
+        split.train,
         training=chosen.training,
         optimizer=chosen.optimizer,
         seed=seed,
-        validate=None if floor is None else lambda: value_of(chosen.model),
+        validate=validate,
         floor=floor,
     )
     identity = {**config, "model": {"name": chosen.model_name, **chosen.model.settings()}, "pairs": _fingerprint(split)}
