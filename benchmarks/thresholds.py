@@ -61,7 +61,7 @@ def measure(name: str, k: int, epochs: int) -> dict[str, object]:
         "threshold_deviation": round(float(exact.std()), 4),
         "floor_seconds": round(exact_s, 4),
     }
-    for estimator in (name for name in ESTIMATORS if name != "exact"):
+    for estimator in (each for each in ESTIMATORS if each not in {"auto", "exact"}):
         for samples in SAMPLES:
             error = (estimated(training, estimator, k, samples) - exact).abs().mean()
             took = seconds(lambda e=estimator, n=samples: estimated(training, e, k, n))  # type: ignore[misc]

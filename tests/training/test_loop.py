@@ -355,7 +355,8 @@ def test_k_above_the_catalogue_is_said_at_once() -> None:
 
 def test_exact_thresholds_of_a_sample_are_refused_at_once() -> None:
     with pytest.raises(InputError, match=r"^loss\.threshold: expected one that is estimated .* received 'exact'$"):
-        training(SLAtK(), against="shared")
+        training(SLAtK(threshold="exact"), against="shared")
+    assert training(SLAtK(threshold="auto"), against="shared").thresholds is not None
 
 
 def test_progress_is_told(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ class SLAtK(Loss):
     pull: float = param(default=1.0, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0))
     denominator: Over = param(default="negatives", help="what the sum runs over: the user's negatives, or all items")
     negatives: float = param(default=1000.0, above=0, help="how many negatives the sum over negatives is scaled to")
-    threshold: Estimator = param(default="exact", help="how β is found: from the whole row, or estimated from a sample")
+    threshold: Estimator = param(default="auto", help="how β is found; auto: exactly where the whole row is at hand")
     samples: int = param(default=1000, at_least=1, help="how many items a sampled threshold looks at")
     refresh: int = param(default=5, at_least=1, help="epochs from one refresh of β to the next")
 

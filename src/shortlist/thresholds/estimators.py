@@ -1,7 +1,7 @@
 """Where a user's Top-K list ends: estimates of the k-th largest score of a row.
 
-Each estimator is a function of a score table whose rows are users with all their positives. All but :func:`exact` look
-at a sample of the catalogue only: the table's own, or one that they draw where the table has the whole catalogue.
+Each estimator is a function of a score table whose rows are users with all their positives. Those that are
+not exact look at a sample of the catalogue: the table's own, or one that they draw where the table has everything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shortlist.errors import InputError
 from shortlist.scores import ScoreTable
 from shortlist.scores.selection import largest, side_by_side
 
-Estimator = Literal["exact", "monte_carlo", "positives_kept", "stratified"]
+Estimator = Literal["auto", "exact", "monte_carlo", "positives_kept", "stratified"]
 
 _ROUNDING = 1e-6  # by how much a sum of weights may miss a whole number that it is
 
@@ -68,7 +68,13 @@ def stratified(table: ScoreTable, k: int, n_items: int, samples: int, generator:
     return score_RN.gather(1, place_R.clamp(min=0).unsqueeze(1)).squeeze(1)
 
 
+def auto(table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator) -> Tensor:
+    """Exact where the row shows the whole catalogue, stratified where it shows a sample."""
+    return (exact if table.complete else stratified)(table, k, n_items, samples, generator)
+
+
 ESTIMATORS: dict[Estimator, Callable[[ScoreTable, int, int, int, torch.Generator], Tensor]] = {
+    "auto": auto,
     "exact": exact,
     "monte_carlo": monte_carlo,
     "positives_kept": positives_kept,

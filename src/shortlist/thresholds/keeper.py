@@ -30,7 +30,7 @@ class Thresholds:
         n_items: int,
         k: int,
         *,
-        estimator: Estimator = "exact",
+        estimator: Estimator = "auto",
         samples: int = 1000,
         refresh: int = 20,
     ) -> None:

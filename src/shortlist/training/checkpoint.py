@@ -31,8 +31,9 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     """Replace the file: written beside it, flushed to the disk, renamed. A crash leaves the old one or the new one."""
     draft = path.with_name(f".{path.name}.new")
     tensors = {name: tensor.detach().contiguous() for name, tensor in checkpoint.tensors.items()}
-    facts = json.dumps(checkpoint.facts)
-    metadata = {"facts": facts, "digest": _digest(tensors, facts)}
+    digest = _digest(tensors, json.dumps(checkpoint.facts))
+    # one entry, because the order of several is not the same from one writing to the next
+    metadata = {"facts": json.dumps({**checkpoint.facts, "digest": digest})}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file(tensors, draft, metadata)
@@ -52,14 +53,14 @@ def load(path: Path) -> Checkpoint:
     """Read a checkpoint; one that was cut short or altered is refused."""
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
+            facts = json.loads((file.metadata() or {})["facts"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        facts = json.loads(metadata["facts"])
+        digest = facts.pop("digest")
     except FileNotFoundError as problem:
         raise InputError(f"{path}: expected a checkpoint to resume from, received nothing") from problem
     except (OSError, SafetensorError, KeyError, ValueError) as problem:
         raise InputError(f"{path}: expected a whole checkpoint, received a damaged file ({problem})") from problem
-    if metadata.get("digest") != _digest(tensors, metadata["facts"]):
+    if digest != _digest(tensors, json.dumps(facts)):
         raise InputError(f"{path}: expected the checkpoint as it was written, received an altered file")
     return Checkpoint(tensors, facts)
 
