@@ -164,13 +164,14 @@ class TestCrashes:
             raise KeyboardInterrupt
         assert list(tmp_path.iterdir()) == []
 
-    @pytest.mark.parametrize("step", [1, 4, 8, 9, 10, 11])
-    @pytest.mark.parametrize("before", ["nothing", "a run"])
+    @pytest.mark.parametrize("step", [1, 8, 9, 10, 11, 12, 13])
+    @pytest.mark.parametrize("before", ["nothing", "a run", "a run, where names cannot be exchanged"])
     def test_a_kill_at_any_step_leaves_a_whole_run_or_none(
         self, tmp_path: Path, split: Split, step: int, before: str
     ) -> None:
         target = tmp_path / "run"
-        if before == "a run":
+        exchange = "module._exchange" if before != "a run, where names cannot be exchanged" else "lambda *_: False"
+        if before != "nothing":
             write(target, split)
         program = f"""
 import os, signal, shutil
@@ -189,18 +190,31 @@ def count(real):
         return real(*args, **kwargs)
     return step
 os.fsync, Path.rename, shutil.rmtree = count(os.fsync), count(Path.rename), count(shutil.rmtree)
+module._exchange = count({exchange})
 with module.new_folder(Path({str(target)!r}), overwrite=True) as draft:
     for name in {FILES!r}:
         (draft / name).write_text("new")
 """
         ended = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": SOURCE}, check=False)
         assert ended.returncode in {0, -9}
+        if before == "a run, where names cannot be exchanged":
+            check_target(target, overwrite=True)  # who comes next finds what was moved aside
+        assert target.exists() or before == "nothing"
         if target.exists():
             texts = {path.name: path.read_bytes() == b"new" for path in target.iterdir()}
             assert texts.keys() == set(FILES)
             assert len(set(texts.values())) == 1
-        elif before == "a run":  # between the two renames: both stand beside the target, whole
-            assert len(list(tmp_path.glob(".run.*/config.json"))) == 2
+        write(target, split, overwrite=True)
+        assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+    def test_a_link_stays_one(self, tmp_path: Path, split: Split) -> None:
+        (tmp_path / "far").mkdir()
+        (tmp_path / "run").symlink_to(tmp_path / "far")
+        write(tmp_path / "run", split)
+        write(tmp_path / "run", split, name="popularity", overwrite=True)
+        assert (tmp_path / "run").is_symlink()
+        assert open_run(tmp_path / "far").config["model"]["name"] == "popularity"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["far", "run"]
 
     def test_a_write_that_fails_midway_leaves_nothing(self, tmp_path: Path, split: Split) -> None:
         """A limit on the size of files stands for a disk that is full."""

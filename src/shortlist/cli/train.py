@@ -59,7 +59,7 @@ def train(
         texts=parse_settings(settings, SECTIONS),
     )
     lengths = parse_ks(ks)
-    check_target(out, overwrite=overwrite or resume)
+    check_target(out, overwrite=overwrite, resume=resume)
     started = perf_counter()
     with step(f"reading {data}"):
         split = load(data, options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import glob
 import os
 import shutil
 import tempfile
@@ -15,7 +17,7 @@ MARK, CHECKPOINT = "config.json", "checkpoint.safetensors"
 """The files by which a run is known, finished or not: only a folder that holds one of them is ever overwritten."""
 
 
-def check_target(folder: Path, *, overwrite: bool = False) -> None:
+def check_target(folder: Path, *, overwrite: bool = False, resume: bool = False) -> None:
     """Find out before any work is done whether a run can be written there. Leaves nothing behind.
 
     >>> check_target(Path(__file__) / "run")
@@ -24,15 +26,21 @@ def check_target(folder: Path, *, overwrite: bool = False) -> None:
     shortlist.errors.InputError: ...folder.py/run: expected a place to write a run to, received Not a directory
     """
     with _writing(folder):
+        _put_back(folder)
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder}: expected a folder to write a run to, received a file")
-        if folder.is_dir() and any(folder.iterdir()):
+        if folder.is_mount():
+            raise InputError(f"{folder}: expected a folder that can be renamed, received a mount point (one below it?)")
+        if resume and not (folder / CHECKPOINT).is_file():
+            received = "a finished run" if (folder / MARK).is_file() else "nothing"
+            raise InputError(f"{folder}: expected a checkpoint to resume from, received {received}")
+        if not (resume or _is_free(folder)):
             if not overwrite:
                 flags = "--resume or --overwrite" if (folder / CHECKPOINT).is_file() else "--overwrite"
                 raise InputError(f"{folder}: expected a new or empty folder, received one with files ({flags}?)")
             if not any((folder / mark).is_file() for mark in (MARK, CHECKPOINT)):
                 raise InputError(f"{folder}: expected an earlier run to overwrite, received a folder without {MARK}")
-        place = next(parent for parent in folder.absolute().parents if parent.exists())
+        place = next(parent for parent in folder.resolve().parents if parent.exists())
         Path(tempfile.mkdtemp(dir=place, prefix=".shortlist-")).rmdir()  # permissions alone do not tell
 
 
@@ -41,11 +49,15 @@ def new_folder(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A folder to fill, which gets its name when it is complete and on the disk, or disappears after an error.
 
     It is filled under another name beside its target and then renamed. A crash leaves at most that other folder, whose
-    name begins with a dot. An earlier run is moved aside, not removed, until the new one stands in its place.
+    name begins with a dot, and the next one who writes there removes it. An earlier run, or the checkpoint of this
+    one, keeps its name up to the moment in which the new one takes it.
     """
     check_target(folder, overwrite=overwrite)
     with _writing(folder):
+        folder = folder.resolve()  # a link stays one
         folder.parent.mkdir(parents=True, exist_ok=True)
+        for left_over in [*_beside(folder, "new"), *_beside(folder, "old")]:
+            shutil.rmtree(left_over, ignore_errors=True)
         draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.new-"))
         try:
             yield draft
@@ -57,9 +69,24 @@ def new_folder(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
             shutil.rmtree(draft, ignore_errors=True)
 
 
+def _is_free(folder: Path) -> bool:
+    """Whether nothing is there, but perhaps a first checkpoint that was never completed."""
+    return not folder.is_dir() or all(path.name == f".{CHECKPOINT}.new" for path in folder.iterdir())
+
+
+def _beside(folder: Path, kind: str) -> list[Path]:
+    return sorted(folder.parent.glob(f".{glob.escape(folder.name)}.{kind}-*"))
+
+
 def _swap(draft: Path, folder: Path) -> None:
-    """Give the draft its name. Onto an empty folder a rename is one step; an earlier run has to make room first."""
-    if folder.is_dir() and any(folder.iterdir()):
+    """Give the draft its name; what stood there gets the draft's, to be removed with it.
+
+    Where the system cannot do this in one step, what stood there is moved aside first. A crash just then leaves the
+    name free; whoever comes to write there next puts it back.
+    """
+    if not folder.is_dir() or not any(folder.iterdir()):
+        draft.rename(folder)
+    elif not _exchange(draft, folder):
         aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old-"))
         folder.rename(aside)
         try:
@@ -68,9 +95,24 @@ def _swap(draft: Path, folder: Path) -> None:
             aside.rename(folder)
             raise
         shutil.rmtree(aside, ignore_errors=True)
-    else:
-        draft.rename(folder)
     _sync(folder.parent)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two folders change names in one step, which a crash cannot cut in two. False where that is not to be had."""
+    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of <fcntl.h> and <linux/fs.h>
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (OSError, AttributeError):  # not Linux
+        return False
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
+
+
+def _put_back(folder: Path) -> None:
+    """Undo the half of a swap that a crash cut in two."""
+    aside = [path for path in _beside(folder, "old") if any(path.iterdir())]
+    if aside and not folder.exists():
+        aside[-1].rename(folder)
 
 
 def _sync(path: Path) -> None:
