@@ -1,4 +1,4 @@
-"""The two ways in which a call can fail, each with one clear line for a person to read."""
+"""The ways in which a call can end early, each with one clear line for a person to read."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ class ShortlistError(Exception):
 
 class InputError(ShortlistError, ValueError):
     """What was given cannot be used; the command exits with 2 and nothing has been written."""
+
+
+class Interrupted(ShortlistError):
+    """A person stopped the work; the command exits with 130."""
 
 
 def unknown(owner: str, what: str, name: str, known: Iterable[str]) -> InputError:

@@ -13,13 +13,16 @@ DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and exit. With ``SHORTLIST_DEBUG=1`` in the environment, failures show where they come from."""
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    try:
+        sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:  # while the commands were being imported
+        sys.exit(_say("interrupted", INTERRUPTED))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command; its exit code."""
     from shortlist.cli.app import Abort, UsageError, app
-    from shortlist.errors import InputError, ShortlistError
+    from shortlist.errors import InputError, Interrupted, ShortlistError
 
     try:
         code = app(list(arguments), prog_name="shortlist", standalone_mode=False)
@@ -31,6 +34,8 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(problem, problem.format_message(), BAD_INPUT)
     except InputError as problem:
         return _fail(problem, str(problem), BAD_INPUT)
+    except Interrupted as problem:
+        return _say(str(problem), INTERRUPTED)
     except ShortlistError as problem:
         return _fail(problem, str(problem), FAILED)
     except BrokenPipeError:  # whoever read our output has seen enough

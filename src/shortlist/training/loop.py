@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from shortlist.data import Interactions
-from shortlist.errors import InputError, ShortlistError
+from shortlist.errors import InputError, Interrupted, ShortlistError
 from shortlist.losses import Loss
 from shortlist.models.base import Factored
 from shortlist.scores import Workspace
@@ -109,7 +109,7 @@ class Training:
                     self.save(checkpoint, identity or {})
                     saved = time.monotonic()
         except KeyboardInterrupt:
-            raise ShortlistError(f"stopped in epoch {self.progress.epoch + 1}; resume to go on") from None
+            raise Interrupted(f"stopped in epoch {self.progress.epoch + 1}; resume to go on") from None
         if self.floor is not None and self.best and self.progress.best_value < self.floor:
             raise Collapsed(
                 f"training never got past popularity: {self.settings.metric} {self.progress.best_value:.4f} at best, "
