@@ -20,7 +20,7 @@ from shortlist.metrics import AT_K, evaluate
 from shortlist.models import Baseline, Factored, Model, Popularity
 from shortlist.models import registry as models
 from shortlist.runs.evaluation import Evaluations, checked_ks, default_ks, evaluate_split
-from shortlist.runs.folder import CHECKPOINT, check_target
+from shortlist.runs.folder import CHECKPOINT, MARK, check_target, writing
 from shortlist.runs.pilot import find_temperature
 from shortlist.runs.run import Run, write_run
 from shortlist.training import OptimizerSettings, Progress, Training, TrainingSettings
@@ -234,8 +234,9 @@ def _train(
     log = out / "log.jsonl"
 
     def after_epoch(progress: Progress) -> None:
-        if out.is_dir():
-            log.write_text("".join(json.dumps(line) + "\n" for line in progress.log), encoding="utf-8")
+        if out.is_dir() and not (out / MARK).is_file():  # an earlier run keeps its log until it is replaced as a whole
+            with writing(out):
+                log.write_text("".join(json.dumps(line) + "\n" for line in progress.log), encoding="utf-8")
         watch.epoch(progress, 0.0)
 
     return training.run(
@@ -244,9 +245,9 @@ def _train(
 
 
 def _fingerprint(split: Split) -> str:
-    """A short text that changes with any pair or id of the training and validation parts."""
+    """A short text that changes with any pair or id."""
     digest = hashlib.blake2b(digest_size=12)
-    for part in (split.train, split.valid):
+    for part in (split.train, split.valid, split.test):
         if part is not None:
             digest.update(part.indptr.tobytes())
             digest.update(part.indices.tobytes())

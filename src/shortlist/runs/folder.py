@@ -25,7 +25,7 @@ def check_target(folder: Path, *, overwrite: bool = False, resume: bool = False)
     ...
     shortlist.errors.InputError: ...folder.py/run: expected a place to write a run to, received Not a directory
     """
-    with _writing(folder):
+    with writing(folder):
         _put_back(folder)
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder}: expected a folder to write a run to, received a file")
@@ -53,7 +53,7 @@ def new_folder(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
     one, keeps its name up to the moment in which the new one takes it.
     """
     check_target(folder, overwrite=overwrite)
-    with _writing(folder):
+    with writing(folder):
         folder = folder.resolve()  # a link stays one
         folder.parent.mkdir(parents=True, exist_ok=True)
         for left_over in [*_beside(folder, "new"), *_beside(folder, "old")]:
@@ -130,7 +130,7 @@ def _umask() -> int:
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path) -> Iterator[None]:
     """Say in one line why a folder cannot be written: a wrong place is bad input, a full disk is a failure."""
     try:
         yield
