@@ -41,7 +41,7 @@ def check_target(folder: Path, *, overwrite: bool = False, resume: bool = False)
             if not any((folder / mark).is_file() for mark in (MARK, CHECKPOINT)):
                 raise InputError(f"{folder}: expected an earlier run to overwrite, received a folder without {MARK}")
         place = next(parent for parent in folder.resolve().parents if parent.exists())
-        Path(tempfile.mkdtemp(dir=place, prefix=".shortlist-")).rmdir()  # permissions alone do not tell
+        Path(tempfile.mkdtemp(dir=place, prefix=f".{folder.name}.new-")).rmdir()  # permissions alone do not tell
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -139,10 +140,10 @@ def write_run(
     with new_folder(folder, overwrite=overwrite) as draft, _written(folder):
         _write_json(draft / "config.json", whole_config)
         _write_json(draft / "metrics.json", metrics)
-        _per_user(evaluations.test, split).write_parquet(draft / "per_user.parquet")
+        _write_table(draft / "per_user.parquet", _per_user(evaluations.test, split))
         save_file({key: tensor.contiguous() for key, tensor in model.state().items()}, draft / "model.safetensors")
-        _ids(split).write_parquet(draft / "ids.parquet")
-        _history(split).write_parquet(draft / "history.parquet")
+        _write_table(draft / "ids.parquet", _ids(split))
+        _write_table(draft / "history.parquet", _history(split))
         (draft / "log.jsonl").write_text("".join(json.dumps(dict(line)) + "\n" for line in log), encoding="utf-8")
         (draft / "model_card.md").write_text(model_card(model, whole_config, metrics, split), encoding="utf-8")
     return Run(folder, whole_config, metrics)
@@ -207,6 +208,13 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def _write_table(path: Path, table: pl.DataFrame) -> None:
+    """By way of memory: polars would not say why a disk does not take what it writes."""
+    content = BytesIO()
+    table.write_parquet(content)
+    path.write_bytes(content.getbuffer())
+
+
 def _read_json(path: Path, keys: Iterable[str]) -> dict[str, Any]:
     with _readable(path, "JSON"):
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -233,6 +241,5 @@ def _written(folder: Path) -> Iterator[None]:
     """Say in one line that a file could not be written."""
     try:
         yield
-    except (pl.exceptions.PolarsError, SafetensorError) as problem:
-        first_line = next(iter(str(problem).splitlines()), type(problem).__name__)
-        raise ShortlistError(f"{folder}: the run cannot be written: {first_line}") from problem
+    except SafetensorError as problem:
+        raise ShortlistError(f"{folder}: the run cannot be written: {problem}") from problem
