@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["command"]
+pytest_plugins = ["command", "attempts"]
 
 REPOSITORY = Path(__file__).parents[1]
 
