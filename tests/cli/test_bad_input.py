@@ -33,7 +33,10 @@ def test_lengths_that_are_none(shortlist: Command, clicks: Path, ease: Path, tmp
 
 def test_lengths_above_the_catalogue(shortlist: Command, clicks: Path, ease: Path, tmp_path: Path) -> None:
     refused(shortlist("evaluate", ease, "--ks", "10,41"), "from 1 to 40 (the catalogue), received 41")
-    refused(shortlist("train", clicks, "--ks", "10,41", "--out", tmp_path / "run"), "received 41")
+    for model in ("ease", "mf"):
+        out = ["--model", model, "--out", tmp_path / "run"]
+        refused(shortlist("train", clicks, "--ks", "10,41", *out), "received 41")
+        refused(shortlist("train", clicks, "--k", 41, *out), "received 41")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -88,10 +91,11 @@ def test_places_without_permission(shortlist: Command, ease: Path, clicks: Path,
 def test_names_that_do_not_exist(shortlist: Command, clicks: Path, tmp_path: Path) -> None:
     out = ["--out", tmp_path / "run"]
     refused(shortlist("train", clicks, "--model", "eaze", *out), "unknown name 'eaze'; did you mean 'ease'?")
-    refused(shortlist("train", clicks, "--set", "model.regularisation=1", *out), "did you mean 'regularization'?")
+    ease = ["--model", "ease", *out]
+    refused(shortlist("train", clicks, "--set", "model.regularisation=1", *ease), "did you mean 'regularization'?")
     refused(shortlist("train", clicks, "--set", "modle.x=1", *out), "unknown section 'modle'; did you mean 'model'?")
     refused(shortlist("train", clicks, "--set", "regularization", *out), "expected SECTION.KEY=VALUE")
-    refused(shortlist("train", clicks, "--set", "model.regularization=much", *out), "expected a number above 0")
+    refused(shortlist("train", clicks, "--set", "model.regularization=much", *ease), "expected a number above 0")
     refused(shortlist("train", clicks, "--protocol", "mine", *out), "'shortlist', 'irbenchmark'")
     refused(shortlist("models", "eaze"), "did you mean 'ease'?")
     refused(shortlist("data", "get", "ml-1n"), "did you mean 'ml-1m'?")

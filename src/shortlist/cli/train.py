@@ -47,7 +47,7 @@ def train(
     shortlist train clicks.csv --loss slatk --k 20 --out runs/slatk --resume
     """
     from shortlist.data import load
-    from shortlist.runs import SECTIONS, check_target, fit, plan
+    from shortlist.runs import SECTIONS, check_target, default_ks, fit, plan
     from shortlist.runs import preset as preset_of
 
     options, start = load_options(flags), None if preset is None else preset_of(preset)
@@ -69,7 +69,7 @@ def train(
             split,
             out,
             config={"data": {"source": data, **options.settings()}, "protocol": options.protocol, "seed": options.seed},
-            ks=lengths,
+            ks=lengths if k is None else [k, *(lengths or default_ks(split.train.n_items))],
             resume=resume,
             overwrite=overwrite,
             seconds={"load": perf_counter() - started},

@@ -153,7 +153,8 @@ def fit(
     """
     watch, protocol, seed = watch or Watch(), str(config["protocol"]), int(config["seed"])
     n_items = split.train.n_items
-    lengths = checked_ks([chosen.k, *(ks or default_ks(n_items))], n_items)
+    trained_for = [] if chosen.loss is None else [chosen.k]  # a baseline has no K of its own
+    lengths = checked_ks([*trained_for, *(ks or default_ks(n_items))], n_items)
     check_target(out, overwrite=overwrite, resume=resume)
     started, progress = perf_counter(), Progress()
     if chosen.tau_is_open and split.valid is not None and split.valid.n_pairs:
