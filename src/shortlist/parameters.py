@@ -57,7 +57,7 @@ class Param:
         if not isinstance(value, int | float) or isinstance(value, bool):
             return True
         return (
-            not math.isnan(value)
+            (isinstance(value, int) or math.isfinite(value))
             and (self.above is None or value > self.above)
             and (self.below is None or value < self.below)
             and (self.at_least is None or value >= self.at_least)

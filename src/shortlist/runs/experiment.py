@@ -59,8 +59,8 @@ class Plan:
 
     def decides(self) -> tuple[str, int]:
         """The metric and the K that decide on validation."""
-        name, _, k = self.training.metric.partition("@")
-        if name not in AT_K or not (k or "1").isdigit():
+        name, at, k = self.training.metric.partition("@")
+        if name not in AT_K or bool(at) != (k.isdecimal() and int(k) > 0):
             known = ", ".join(AT_K)
             raise InputError(
                 f"training.metric: expected one of {known}, with or without @K, received {self.training.metric!r}"
@@ -153,7 +153,7 @@ def fit(
     """
     watch, protocol, seed = watch or Watch(), str(config["protocol"]), int(config["seed"])
     n_items = split.train.n_items
-    trained_for = [] if chosen.loss is None else [chosen.k]  # a baseline has no K of its own
+    trained_for = [] if chosen.loss is None else [chosen.k, chosen.decides()[1]]  # a baseline has no K of its own
     lengths = checked_ks([*trained_for, *(ks or default_ks(n_items))], n_items)
     check_target(out, overwrite=overwrite, resume=resume)
     started, progress = perf_counter(), Progress()
