@@ -24,7 +24,8 @@ from shortlist.errors import InputError
 from shortlist.runs import CHECKPOINT, open_run
 from shortlist.training.checkpoint import load
 
-SETTINGS = ("model.dim=8", "optimizer.lr=0.05", "training.validate_every=2", "training.checkpoint_every=0")
+SETTINGS = ("model.dim=8", "loss.tau=0.2", "loss.refresh=2", "optimizer.lr=0.05", "training.validate_every=2",
+            "training.checkpoint_every=0")  # fmt: skip
 
 
 @dataclass(frozen=True)

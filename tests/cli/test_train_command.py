@@ -1,0 +1,325 @@
+"""`shortlist train` with a loss: what it does, and what it says when it cannot."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import pytest
+
+from attempts import SOURCE, contents
+from command import Answer, Command
+from shortlist.errors import InputError
+from shortlist.runs import CHECKPOINT, open_run
+from shortlist.runs.presets import PRESETS, Preset
+from shortlist.training.checkpoint import load
+
+SETTINGS = ("model.dim=8", "optimizer.lr=0.05", "training.epochs=6", "training.validate_every=2",
+            "training.checkpoint_every=0")  # fmt: skip
+
+
+def settings(*texts: str) -> list[str]:
+    return [word for text in texts for word in ("--set", text)]
+
+
+def words(table: Path, out: Path, *others: object) -> list[object]:
+    return ["train", table, "--loss", "slatk", "--k", 10, *settings(*SETTINGS), "--json", "--out", out, *others]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def says(answer: Answer, code: int, *texts: str) -> None:
+    """One line on stderr that holds the texts, and nothing on stdout."""
+    assert (answer.code, answer.out) == (code, ""), answer
+    assert answer.err.startswith("shortlist: ")
+    assert answer.err.count("\n") == 1
+    for text in texts:
+        assert text in answer.err
+
+
+@pytest.fixture(scope="session")
+def tastes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three hundred people with five tastes among two hundred things: enough for a training to go wrong."""
+    rng = np.random.default_rng(0)
+    pairs = [(u, 40 * (u % 5) + item) for u in range(300) for item in rng.choice(40, 12, replace=False)]
+    path = tmp_path_factory.mktemp("tastes") / "tastes.csv"
+    path.write_text("user_id,item_id\n" + "".join(f"{user},{item}\n" for user, item in pairs))
+    return path
+
+
+class TestGood:
+    def test_from_table_to_lists(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+        out = tmp_path / "run"
+        trained = shortlist(*words(clicks, out))
+        assert (trained.code, trained.err) == (0, "")
+        assert trained.json == {"run": str(out), **json.loads((out / "metrics.json").read_text())}
+        config = open_run(out).config
+        assert config["loss"]["name"] == "slatk"
+        assert (config["k"], config["loss"]["k"], config["model"]["dim"]) == (10, 10, 8)
+        assert (config["optimizer"]["lr"], config["training"]["epochs"]) == (0.05, 6)
+        assert shortlist("evaluate", out, "--json").json["test"] == pytest.approx(trained.json["test"])
+        assert len(shortlist("recommend", out, "--user", "person-07", "--k", 5, "--json").json["items"]) == 5
+        assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+    def test_a_seed_decides_all(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+        for name, seed in (("one", 3), ("same", 3), ("other", 4)):
+            assert shortlist(*words(clicks, tmp_path / name, "--seed", seed)).code == 0
+        one, same, other = (contents(tmp_path / name) for name in ("one", "same", "other"))
+        assert one == same
+        assert one["model.safetensors"] != other["model.safetensors"]
+        assert one["metrics"] != other["metrics"]
+
+    def test_presets(self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        values = {"model": {"dim": 6}, "loss": {"tau": 0.3}, "training": {"epochs": 3}}
+        monkeypatch.setitem(PRESETS, "slatk-clicks-mf", Preset("for this test", "mf", "slatk", 7, values))
+        arguments = ["train", clicks, "--preset", "slatk-clicks-mf", "--set", "training.epochs=2", "--json"]
+        assert shortlist(*arguments, "--out", tmp_path / "run").code == 0
+        config = open_run(tmp_path / "run").config
+        assert (config["model"]["dim"], config["k"], config["loss"]["k"], config["loss"]["tau"]) == (6, 7, 7, 0.3)
+        assert config["training"]["epochs"] == 2
+        answer = shortlist("train", clicks, "--preset", "slatk-click-mf", "--out", tmp_path / "other")
+        says(answer, 2, "presets: unknown name 'slatk-click-mf'; did you mean 'slatk-clicks-mf'?")
+
+    def test_a_terminal_sees_how_training_goes_and_the_log_grows(self, tastes: Path, tmp_path: Path) -> None:
+        out = tmp_path / "run"
+        slowly = settings("training.epochs=100", "training.patience=1000", "optimizer.lr=0.003")
+        arguments = [*words(tastes, out), "--loss", "sl", *slowly]
+        program = "import shortlist.cli as cli, shortlist.cli.output as output; output.PATIENCE = 0; cli.main()"
+        environment = {**os.environ, "PYTHONPATH": SOURCE, "TERM": "xterm", "COLUMNS": "160", "OMP_NUM_THREADS": "1"}
+        leader, follower = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, *map(str, arguments)],
+            stdout=subprocess.PIPE, stderr=follower, text=True, env=environment,
+        )  # fmt: skip
+        os.close(follower)
+        drawn: list[bytes] = []
+        reader = threading.Thread(target=_read_all, args=(leader, drawn))
+        reader.start()
+        lengths = set()
+        while process.poll() is None:
+            if (out / "log.jsonl").exists():
+                lengths.add((out / "log.jsonl").read_text().count("\n"))
+            time.sleep(0.02)
+        printed, _ = process.communicate()
+        reader.join()
+        os.close(leader)
+        assert process.returncode == 0
+        assert json.loads(printed)["run"] == str(out)
+        assert len(lengths) > 5
+        shown = b"".join(drawn).decode()
+        numbers = re.search(r"epoch (\d+)/100  loss \d\.\d{4}  ndcg@10 0\.\d{4} \(best 0\.\d{4} at \d+\)", shown)
+        assert numbers is not None
+        assert re.search(r"\d%.*0:00:\d\d", shown)  # how much is done, and the time left
+        log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+        assert [line["epoch"] for line in log if "epoch" in line] == list(range(1, 101))
+        assert log[1].keys() == {"epoch", "loss", "seconds", "valid ndcg"}
+
+
+def _read_all(terminal: int, into: list[bytes]) -> None:
+    try:
+        while part := os.read(terminal, 65536):
+            into.append(part)
+    except OSError:  # the other end is closed
+        pass
+
+
+class TestBadSettings:
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ("--set loss.tau=0", "SLAtK.tau: expected a number above 0, received 0.0"),
+            ("--set loss.tau=-0.2", "SLAtK.tau: expected a number above 0, received -0.2"),
+            ("--set loss.tau=nan", "SLAtK.tau: expected a number above 0, received nan"),
+            ("--set loss.tau=inf", "SLAtK.tau: expected a number above 0, received inf"),
+            ("--set loss.tau=warm", "SLAtK.tau: expected a number above 0, received 'warm'"),
+            ("--set loss.tau_w=0", "SLAtK.tau_w: expected a number above 0"),
+            ("--loss sl --set loss.tau=0", "SL.tau: expected a number above 0"),
+            ("--k 0", "K: expected a whole number of at least 1, received 0"),
+            ("--k -5", "K: expected a whole number of at least 1, received -5"),
+            ("--k 41", "K: expected a whole number from 1 to 40 (the catalogue), received 41"),
+            ("--k ten", "--k"),
+            ("--set loss.k=0", "SLAtK.k: expected a whole number at least 1, received 0"),
+            ("--set loss.k=41", "SLAtK.k: expected at most 40"),
+            ("--loss slatkk", "losses: unknown name 'slatkk'; did you mean 'slatk'?"),
+            ("--model mff", "models: unknown name 'mff'; did you mean 'mf'?"),
+            ("--set loss.tua=1", "unknown parameter 'tua'; did you mean 'tau'?"),
+            ("--set model.dims=1", "unknown parameter 'dims'; did you mean 'dim'?"),
+            ("--set optimizer.learning=1", "OptimizerSettings: unknown parameter 'learning'"),
+            ("--set training.epoch=1", "unknown parameter 'epoch'; did you mean 'epochs'?"),
+            ("--set los.tau=1", "--set: unknown section 'los'; did you mean 'loss'?"),
+            ("--set tau=1", "--set: expected SECTION.KEY=VALUE"),
+            ("--set training.epochs=many", "TrainingSettings.epochs: expected a whole number at least 1"),
+            ("--set training.epochs=2.5", "received '2.5'"),
+            ("--set training.epochs=0", "TrainingSettings.epochs: expected a whole number at least 1, received 0"),
+            ("--set training.batch=0", "TrainingSettings.batch"),
+            ("--set training.against=some", "expected one of 'auto', 'all', 'shared', 'pairs', received 'some'"),
+            ("--set optimizer.lr=0", "OptimizerSettings.lr: expected a number above 0"),
+            ("--set optimizer.lr=inf", "OptimizerSettings.lr: expected a number above 0"),
+            ("--set optimizer.beta1=0.9999", "OptimizerSettings.beta2: expected a number above beta1²"),
+            ("--set model.item_bias=perhaps", "MF.item_bias: expected true or false, received 'perhaps'"),
+            ("--set loss.weight=free", "expected one of 'published', 'detached', received 'free'"),
+            ("--set training.metric=ndgc", "training.metric: expected one of ndcg, "),
+            ("--set training.metric=ndcg@", "training.metric: expected one of ndcg, "),
+            ("--set training.metric=ndcg@0", "received 'ndcg@0'"),
+            ("--set training.metric=ndcg@²", "received 'ndcg@²'"),
+            ("--set training.metric=ndcg@41", "from 1 to 40 (the catalogue), received 41"),
+            ("--model ease", "ease: expected no loss or training settings (it has none), received slatk"),
+            ("--preset slatk-nowhere", "presets: unknown name 'slatk-nowhere'"),
+            ("--seed -1", "LoadOptions.seed"),
+            ("--resume", "run: expected a checkpoint to resume from, received nothing"),
+        ],
+    )
+    def test_one_line_and_nothing_written(
+        self, shortlist: Command, clicks: Path, tmp_path: Path, given: str, said: str
+    ) -> None:
+        says(shortlist(*words(clicks, tmp_path / "run"), *given.split()), 2, said)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_settings_of_training_for_a_model_without(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+        answer = shortlist("train", clicks, "--model", "ease", "--set", "training.epochs=3", "--out", tmp_path / "run")
+        says(answer, 2, "ease: expected no loss or training settings (it has none), received training")
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def stopped(shortlist: Command, clicks: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A table, and a run that was interrupted when all epochs were done."""
+    table, out = tmp_path / "clicks.csv", tmp_path / "run"
+    table.write_bytes(clicks.read_bytes())
+
+    def interrupt(*_: object, **__: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shortlist.runs.experiment.evaluate_split", interrupt)
+        says(shortlist(*words(table, out)), 130, "shortlist: interrupted\n")
+    assert sorted(files(out)) == [CHECKPOINT, "log.jsonl"]
+    return table, out
+
+
+class TestBadResumes:
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ("--set loss.tau=0.37", "loss.tau: expected "),
+            ("--loss sl", "loss.name: expected 'slatk', received 'sl'"),
+            ("--k 11", "k: expected 10, received 11"),
+            ("--set model.dim=9", "model.dim: expected 8, received 9"),
+            ("--set optimizer.lr=0.01", "optimizer.lr: expected 0.05, received 0.01"),
+            ("--set training.epochs=7", "training.epochs: expected 6, received 7"),
+            ("--seed 1", "data.seed: expected 0, received 1"),
+            ("--protocol irbenchmark", "data.protocol: expected 'shortlist', received 'irbenchmark'"),
+            ("--test-share 0.3", "data.test_share: expected 0.2, received 0.3"),
+        ],
+    )
+    def test_other_settings(self, shortlist: Command, stopped: tuple[Path, Path], given: str, said: str) -> None:
+        table, out = stopped
+        before = files(out)
+        answer = shortlist(*words(table, out, "--resume"), *given.split())
+        says(answer, 2, f"{out / CHECKPOINT}: made with other data or settings: {said}")
+        assert files(out) == before
+
+    def test_other_data(self, shortlist: Command, stopped: tuple[Path, Path], ease: Path) -> None:
+        table, out = stopped
+        before, rows = files(out), table.read_text()
+        other = table.with_name("other.csv")
+        other.write_text(rows)
+        says(shortlist(*words(other, out, "--resume")), 2, "data.source: expected ", "other.csv")
+        table.write_text(rows.replace("person-07,", "person-08,", 1))
+        says(shortlist(*words(table, out, "--resume")), 2, "made with other data or settings: pairs: ")
+        assert files(out) == before
+        table.write_text(rows)
+        assert shortlist(*words(table, out, "--resume")).code == 0
+
+    def test_a_checkpoint_cut_short(self, shortlist: Command, stopped: tuple[Path, Path]) -> None:
+        table, out = stopped
+        whole = (out / CHECKPOINT).read_bytes()
+        for length in (0, 5, len(whole) // 2, len(whole) - 1):
+            (out / CHECKPOINT).write_bytes(whole[:length])
+            before = files(out)
+            answer = shortlist(*words(table, out, "--resume"))
+            says(answer, 2, f"{out / CHECKPOINT}: expected a whole checkpoint, received a damaged file")
+            assert files(out) == before
+        (out / CHECKPOINT).write_bytes(whole)
+        assert shortlist(*words(table, out, "--resume")).code == 0
+
+    @pytest.mark.parametrize("share", [0.001, 0.1, 0.5, 0.9, 0.999])
+    def test_an_altered_checkpoint(self, shortlist: Command, stopped: tuple[Path, Path], share: float) -> None:
+        table, out = stopped
+        altered = bytearray((out / CHECKPOINT).read_bytes())
+        altered[int(share * len(altered))] ^= 1
+        (out / CHECKPOINT).write_bytes(altered)
+        before = files(out)
+        says(shortlist(*words(table, out, "--resume")), 2, f"{out / CHECKPOINT}: expected ")
+        assert files(out) == before
+
+    def test_nothing_to_resume(self, shortlist: Command, stopped: tuple[Path, Path]) -> None:
+        table, out = stopped
+        assert shortlist(*words(table, out, "--resume")).code == 0
+        before = files(out)
+        says(shortlist(*words(table, out, "--resume")), 2, "a checkpoint to resume from, received a finished run")
+        assert files(out) == before
+        letters = out.with_name("letters")
+        letters.mkdir()
+        (letters / "dear.txt").write_text("x")
+        says(shortlist(*words(table, letters, "--resume")), 2, "a checkpoint to resume from, received nothing")
+        assert list(files(letters)) == ["dear.txt"]
+
+    def test_neither_resumed_nor_overwritten(self, shortlist: Command, stopped: tuple[Path, Path]) -> None:
+        table, out = stopped
+        before = files(out)
+        says(shortlist(*words(table, out)), 2, "expected a new or empty folder", "(--resume or --overwrite?)")
+        says(shortlist("evaluate", out), 2, "expected a finished run, received one that stopped on the way")
+        assert files(out) == before
+        assert shortlist(*words(table, out, "--overwrite", "--seed", 1)).code == 0
+        assert open_run(out).config["seed"] == 1
+
+
+class TestFailures:
+    def test_a_loss_that_is_no_number(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+        out = tmp_path / "run"
+        answer = shortlist(*words(clicks, out, "--loss", "bpr", "--set", "optimizer.lr=1e30"))
+        says(answer, 1, "became", "in epoch ", "; try an optimizer.lr below 1e+30\n")
+        assert re.search(r"in epoch \d+;", answer.err)
+        kept = load(out / CHECKPOINT)
+        assert all(bool(tensor.isfinite().all()) for tensor in kept.tensors.values())
+        assert not (out / "metrics.json").exists()
+        with pytest.raises(InputError, match="stopped on the way"):
+            open_run(out)
+
+    def test_a_run_that_collapses(self, shortlist: Command, tastes: Path, tmp_path: Path) -> None:
+        """SL@K as published, with a small temperature of the weight."""
+        out = tmp_path / "run"
+        published = ("loss.weight=published", "loss.pull=1", "loss.tau=0.2", "loss.refresh=5")
+        answer = shortlist(*words(tastes, out), *settings(*published, "loss.tau_w=0.05", "training.epochs=60"))
+        says(answer, 1, "training collapsed by epoch ", "ndcg fell from ", "try a larger loss.tau_w")
+        assert sorted(files(out)) == [CHECKPOINT, "log.jsonl"]
+        assert load(out / CHECKPOINT).facts["progress"]["epoch"] > 0
+
+    def test_a_run_that_learns_nothing(self, shortlist: Command, tmp_path: Path) -> None:
+        """A few things that everybody takes: popularity is hard to beat, above all by a step size that is none."""
+        rng = np.random.default_rng(0)
+        rows = [(user, item) for user in range(80) for item in {*rng.integers(0, 6, 6), *rng.integers(0, 60, 3)}]
+        (tmp_path / "t.csv").write_text("user,item\n" + "".join(f"{user},{item}\n" for user, item in rows))
+        out = tmp_path / "run"
+        answer = shortlist(*words(tmp_path / "t.csv", out, "--set", "optimizer.lr=1e-9"))
+        says(answer, 1, "training never got past popularity: ndcg ", "; try ")
+        assert sorted(files(out)) == [CHECKPOINT, "log.jsonl"]
+
+    def test_a_failure_keeps_the_earlier_run(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+        out = tmp_path / "run"
+        assert shortlist(*words(clicks, out)).code == 0
+        before = files(out)
+        answer = shortlist(*words(clicks, out, "--overwrite", "--loss", "bpr", "--set", "optimizer.lr=1e30"))
+        assert answer.code == 1
+        after = files(out)
+        assert {name: after[name] for name in before} == before
