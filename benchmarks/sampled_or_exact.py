@@ -24,10 +24,10 @@ def curve(split: Split, settings: TrainingSettings, lr: float, mark: float, limi
     model, points = MF(), []
     training = Training(
         model,
-        SLAtK(k=20, tau=0.2, tau_w=2.5),
+        SLAtK(k=20, tau=0.2, tau_w=2.5, weight="published", pull=1.0),
         split.train,
         training=settings,
-        optimizer=OptimizerSettings(lr=lr),
+        optimizer=OptimizerSettings(lr=lr, schedule="constant"),
     )
     valid = split.valid
     assert valid is not None

@@ -28,7 +28,7 @@ def trained(name: str, k: int, epochs: int) -> Training:
     """A model after some epochs of SL@K."""
     folder = DATA / name
     split = load(folder, LoadOptions(protocol="irbenchmark")) if folder.exists() else made(13_455, 8_360, 17)
-    loss = SLAtK(k=k, tau=0.2, tau_w=2.25)
+    loss = SLAtK(k=k, tau=0.2, tau_w=2.25, weight="published", pull=1.0)
     settings = TrainingSettings(epochs=epochs)
     training = Training(MF(), loss, split.train, training=settings, optimizer=OptimizerSettings())
     training.run()

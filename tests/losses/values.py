@@ -131,6 +131,8 @@ def naive_bce(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
 
 
 LN2, LN3 = math.log(2), math.log(3)
+PUBLISHED = {"weight": "published", "pull": 1.0, "tau_w": 1.0}
+"""SL@K as its authors train it."""
 
 VALUES: dict[str, Values] = {
     "sl": Values(
@@ -155,11 +157,11 @@ VALUES: dict[str, Values] = {
     "slatk": Values(
         by_hand=[
             # at its threshold the weight is ½; two negatives scaled to two: ½·(ln 3 − 0)
-            Hand({"tau": 1.0, "negatives": 2.0}, [0.0], [[0.0, LN2]], LN3 / 2, [0.0]),
+            Hand({**PUBLISHED, "tau": 1.0, "negatives": 2.0}, [0.0], [[0.0, LN2]], LN3 / 2, [0.0]),
             # scaled to four the sum doubles: ½·(ln 6 − 0)
-            Hand({"tau": 1.0, "negatives": 4.0}, [0.0], [[0.0, LN2]], math.log(6) / 2, [0.0]),
+            Hand({**PUBLISHED, "tau": 1.0, "negatives": 4.0}, [0.0], [[0.0, LN2]], math.log(6) / 2, [0.0]),
             # w = σ(ln 3) = ¾, and the positive joins a sum that is not scaled: ¾·(ln 6 − ln 3)
-            Hand({"tau": 1.0, "denominator": "all"}, [LN3], [[0.0, LN2]], 0.75 * LN2, [0.0]),
+            Hand({**PUBLISHED, "tau": 1.0, "denominator": "all"}, [LN3], [[0.0, LN2]], 0.75 * LN2, [0.0]),
             # τ_w = ½: w = σ(2·ln 3) = 9/10; ⁹⁄₁₀·(ln 3 − ½·ln 3)
             Hand(
                 {"tau": 1.0, "tau_w": 0.5, "pull": 0.5, "negatives": 2.0, "weight": "detached"},
@@ -171,10 +173,11 @@ VALUES: dict[str, Values] = {
         ],
         naive=naive_slatk,
         variants=[
-            Variant(shift_invariant=True),
-            Variant({"denominator": "all", "tau": 0.7, "tau_w": 0.5}, shift_invariant=True),
-            Variant({"weight": "detached", "tau_w": 2.0}, shift_invariant=True, gradient_of_value=False),
-            Variant({"pull": 0.8, "negatives": 7.0}),
+            Variant(gradient_of_value=False),
+            Variant(PUBLISHED, shift_invariant=True),
+            Variant({**PUBLISHED, "denominator": "all", "tau": 0.7, "tau_w": 0.5}, shift_invariant=True),
+            Variant({"pull": 1.0, "tau_w": 2.0}, shift_invariant=True, gradient_of_value=False),
+            Variant({**PUBLISHED, "pull": 0.8, "negatives": 7.0}),
         ],
         learns_with={"k": 5, "tau_w": 2.5, "negatives": 24.0},
     ),

@@ -18,8 +18,8 @@ TRAINED = [name for name in MODELS if issubclass(registry[name], Factored)]
 
 def training(model: Factored, train: Interactions, seed: int = 0, epochs: int = 6) -> Training:
     """A few epochs find the tastes; many learn by heart which items a user has not met yet."""
-    settings = TrainingSettings(epochs=epochs, batch=8)
-    return Training(model, SL(), train, training=settings, optimizer=OptimizerSettings(lr=0.02), seed=seed)
+    settings, optimizer = TrainingSettings(epochs=epochs, batch=8), OptimizerSettings(lr=0.02, schedule="constant")
+    return Training(model, SL(), train, training=settings, optimizer=optimizer, seed=seed)
 
 
 def fitted(name: str, train: Interactions, seed: int = 0) -> Model:

@@ -182,12 +182,12 @@ def test_lazy_adam_would_stay_far_behind() -> None:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({}, [0.1, 0.1, 0.1, 0.1, 0.1]),
+        ({"schedule": "constant"}, [0.1, 0.1, 0.1, 0.1, 0.1]),
         ({"schedule": "linear", "final": 0.0}, [0.1, 0.075, 0.05, 0.025, 0.0]),
         ({"schedule": "linear", "final": 0.5}, [0.1, 0.0875, 0.075, 0.0625, 0.05]),
         ({"schedule": "cosine", "final": 0.0}, [0.1, 0.0853553, 0.05, 0.0146447, 0.0]),
         ({"schedule": "cosine", "final": 0.2}, [0.1, 0.0882843, 0.06, 0.0317157, 0.02]),
-        ({"warmup": 0.5}, [0.0, 0.05, 0.1, 0.1, 0.1]),
+        ({"schedule": "constant", "warmup": 0.5}, [0.0, 0.05, 0.1, 0.1, 0.1]),
         ({"warmup": 0.5, "schedule": "linear", "final": 0.0}, [0.0, 0.05, 0.1, 0.05, 0.0]),
     ],
 )

@@ -60,7 +60,7 @@ def training(
         loss,
         train or two_tastes(),
         training=TrainingSettings(**{"epochs": 6, "batch": 16, "checkpoint_every": 0.0, **settings}),
-        optimizer=OptimizerSettings(**{"lr": 0.05, **(optimizer or {})}),
+        optimizer=OptimizerSettings(**{"lr": 0.05, "schedule": "constant", **(optimizer or {})}),
         seed=seed,
         validate=None if validate is None else lambda: validate(made),
         floor=floor,

@@ -69,7 +69,8 @@ class SLAtK(Loss):
 
     With all items in the sum, exact β and c = 1 it bounds −ln DCG@K (Theorem 3.2). As published, the gradient flows
     through the weight, which adds ``w(1−w)/τ_w·L`` at the positive: a weaker pull on hard positives, unstable where
-    τ_w is small. ``weight="detached"`` with ``pull`` below 1 gives the two effects apart, and is stable for every τ_w.
+    τ_w is small. ``weight="detached"`` with ``pull`` below 1, the default, gives the two effects apart and is stable for
+    every τ_w.
 
     The weight multiplies the logarithm, so that the size of the sum matters, as it does not in SL: ``negatives`` is the
     number of negatives that it is scaled to.
@@ -77,7 +78,7 @@ class SLAtK(Loss):
     Yang et al., "Breaking the Top-K Barrier: Advancing Top-K Ranking Metrics Optimization in Recommender Systems", KDD
     2025.
 
-    >>> loss = SLAtK(k=1, tau=1.0, tau_w=1.0, negatives=2.0)
+    >>> loss = SLAtK(k=1, tau=1.0, tau_w=1.0, weight="published", pull=1.0, negatives=2.0)
     >>> loss(torch.tensor([1.0]), torch.tensor([[0.0, 0.0]]), threshold=torch.tensor([1.0]))
     tensor(-0.1534)
     """
@@ -90,11 +91,11 @@ class SLAtK(Loss):
 
     k: int = param(default=20, at_least=1, help="K, the length of the list that is shown")
     tau: float = param(default=0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
-    tau_w: float = param(default=1.0, above=0, help="temperature τ_w of the weight", search=Search(0.1, 3.0, log=True))
+    tau_w: float = param(default=2.5, above=0, help="temperature τ_w of the weight", search=Search(0.1, 3.0, log=True))
     weight: Literal["published", "detached"] = param(
-        default="published", help="whether the gradient flows through the weight"
+        default="detached", help="whether the gradient flows through the weight, as published, or not"
     )
-    pull: float = param(default=1.0, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0))
+    pull: float = param(default=0.9, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0))
     denominator: Over = param(default="negatives", help="what the sum runs over: the user's negatives, or all items")
     negatives: float = param(default=1000.0, above=0, help="how many negatives the sum over negatives is scaled to")
     threshold: Estimator = param(default="auto", help="how β is found; auto: exactly where the whole row is at hand")

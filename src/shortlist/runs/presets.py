@@ -32,7 +32,7 @@ PRESETS: dict[str, Preset] = {  # published: SL@K (KDD 2025), Table 2, backbone 
         k=20,
         settings={
             "loss": {"tau": 0.2, "tau_w": 2.5, "weight": "published", "pull": 1.0},
-            "optimizer": {"lr": 0.01},
+            "optimizer": {"lr": 0.01, "schedule": "constant"},
             "training": {"epochs": 150, "patience": 6},
         },
         published={"ndcg@20": 0.1390, "recall@20": 0.1823},
@@ -43,8 +43,8 @@ PRESETS: dict[str, Preset] = {  # published: SL@K (KDD 2025), Table 2, backbone 
         loss="sl",
         k=20,
         settings={
-            "loss": {"tau": 0.2},
-            "optimizer": {"lr": 0.01},
+            "loss": {"tau": 0.2, "pull": 1.0},
+            "optimizer": {"lr": 0.01, "schedule": "constant"},
             "training": {"epochs": 150, "patience": 6},
         },
         published={"ndcg@20": 0.1261, "recall@20": 0.1719},

@@ -20,7 +20,7 @@ Schedule = Literal["constant", "linear", "cosine"]
 class OptimizerSettings(Configured):
     """How parameters are moved."""
 
-    lr: float = param(default=0.01, above=0, help="learning rate", search=Search(1e-3, 0.1, log=True))
+    lr: float = param(default=0.03, above=0, help="learning rate", search=Search(1e-3, 0.1, log=True))
     weight_decay: float = param(
         default=0.0, at_least=0, help="L2 penalty", search=Search(choices=(0.0, 1e-6, 1e-5, 1e-4))
     )
@@ -30,7 +30,7 @@ class OptimizerSettings(Configured):
     rows: Literal["touched", "all"] = param(
         default="touched", help="whether a step moves only the rows that it looked at"
     )
-    schedule: Schedule = param(default="constant", help="how the learning rate falls over the epochs")
+    schedule: Schedule = param(default="linear", help="how the learning rate falls over the epochs")
     final: float = param(default=0.01, at_least=0, at_most=1, help="share of the learning rate that is left at the end")
     warmup: float = param(default=0.0, at_least=0, below=1, help="share of the steps in which the learning rate rises")
 

@@ -21,7 +21,7 @@ LARGEST_ROW = 200_000
 class TrainingSettings(Configured):
     """How a model is trained."""
 
-    epochs: int = param(default=100, at_least=1, help="passes over the training data, at most")
+    epochs: int = param(default=40, at_least=1, help="passes over the training data, at most")
     batch: int | None = param(
         default=None, at_least=1, help="users (or pairs) in a step; none: 256 users, or 1024 pairs"
     )
