@@ -69,8 +69,8 @@ class SLAtK(Loss):
 
     With all items in the sum, exact β and c = 1 it bounds −ln DCG@K (Theorem 3.2). As published, the gradient flows
     through the weight, which adds ``w(1−w)/τ_w·L`` at the positive: a weaker pull on hard positives, unstable where
-    τ_w is small. ``weight="detached"`` with ``pull`` below 1, the default, gives the two effects apart and is stable for
-    every τ_w.
+    τ_w is small. ``weight="detached"`` with ``pull`` below 1, the default, gives the two effects apart and is stable
+    for every τ_w.
 
     The weight multiplies the logarithm, so that the size of the sum matters, as it does not in SL: ``negatives`` is the
     number of negatives that it is scaled to.
