@@ -18,6 +18,7 @@ from attempts import SOURCE, contents
 from command import Answer, Command
 from shortlist.errors import InputError
 from shortlist.runs import CHECKPOINT, open_run
+from shortlist.runs.folder import held
 from shortlist.runs.presets import PRESETS, Preset
 from shortlist.training.checkpoint import load
 
@@ -273,6 +274,15 @@ class TestBadResumes:
         (letters / "dear.txt").write_text("x")
         says(shortlist(*words(table, letters, "--resume")), 2, "a checkpoint to resume from, received nothing")
         assert list(files(letters)) == ["dear.txt"]
+
+    def test_a_run_that_is_still_in_training(self, shortlist: Command, stopped: tuple[Path, Path]) -> None:
+        table, out = stopped
+        before = files(out)
+        with held(out):  # as another process would
+            says(shortlist(*words(table, out, "--resume")), 2, "expected a run that nobody trains")
+            says(shortlist(*words(table, out, "--overwrite")), 2, "received one that is in training")
+        assert files(out) == before
+        assert shortlist(*words(table, out, "--resume")).code == 0
 
     def test_neither_resumed_nor_overwritten(self, shortlist: Command, stopped: tuple[Path, Path]) -> None:
         table, out = stopped

@@ -20,7 +20,7 @@ from shortlist.metrics import AT_K, evaluate
 from shortlist.models import Baseline, Factored, Model, Popularity
 from shortlist.models import registry as models
 from shortlist.runs.evaluation import Evaluations, checked_ks, default_ks, evaluate_split
-from shortlist.runs.folder import CHECKPOINT, MARK, check_target, writing
+from shortlist.runs.folder import CHECKPOINT, MARK, check_target, held, writing
 from shortlist.runs.pilot import find_temperature
 from shortlist.runs.run import Run, write_run
 from shortlist.training import OptimizerSettings, Progress, Training, TrainingSettings
@@ -240,9 +240,10 @@ def _train(
                 log.write_text("".join(json.dumps(line) + "\n" for line in progress.log), encoding="utf-8")
         watch.epoch(progress, 0.0)
 
-    return training.run(
-        checkpoint, identity, on_epoch=after_epoch, on_step=lambda share: watch.epoch(training.progress, share)
-    )
+    with held(out):
+        return training.run(
+            checkpoint, identity, on_epoch=after_epoch, on_step=lambda share: watch.epoch(training.progress, share)
+        )
 
 
 def _fingerprint(split: Split) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import glob
 import os
 import shutil
@@ -67,6 +68,27 @@ def new_folder(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
             _swap(draft, folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a folder while a run is trained there: two trainings would write over each other's checkpoints.
+
+    The lock ends with the process, however that ends. A file system without locks holds nobody off.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{folder}: expected a run that nobody trains, received one that is in training") from None
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _is_free(folder: Path) -> bool:
