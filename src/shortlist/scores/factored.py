@@ -25,6 +25,8 @@ from shortlist.scores.selection import kth_largest, largest
 from shortlist.scores.similarity import inner_products
 from shortlist.scores.table import Over, ScoreTable, logsumexp_of_positives, ranks_among_positives
 
+_LIGHTEST = 1e-30  # the least weight of a row by which its positives' gradients are divided
+
 _SAFE_EXPONENT = 40.0
 """Largest |s/τ| whose exponentials can be summed in float32 without taking the row's maximum out first."""
 
@@ -117,18 +119,24 @@ class FactoredTable(ScoreTable):
     def logsumexp(self, tau: float, over: Over = "all") -> Tensor:
         """By products in the kept buffer; the backward pass finds the exponentials still there."""
         with_hits = over == "all" and self.complete and self.log_weight_C is None
-        sum_R = _apply(_LogSumExp, self.row_RD, self.candidate_CD, self.bias_C, self, 1.0 / tau, with_hits)
+        vectors = self.row_RD, self.candidate_CD, self.bias_C
+        sum_R: Tensor
+        sum_R, pos_P = _apply(_LogSumExp, *vectors, self, 1.0 / tau, with_hits)
+        if self.complete and self._kept_positives is None and torch.is_grad_enabled():
+            self._kept_positives = pos_P
         if over == "negatives" or with_hits:
             return sum_R
         return torch.logaddexp(sum_R, logsumexp_of_positives(self.positives() / tau, self.row_P, self.n_rows))
 
     def row_sum(self, kernel: Kernel) -> Tensor:
         """Summed block by block; the backward pass computes the products again."""
-        return _apply(_RowSum, self.row_RD, self.candidate_CD, self.bias_C, self, kernel)
+        sum_R: Tensor = _apply(_RowSum, self.row_RD, self.candidate_CD, self.bias_C, self, kernel)
+        return sum_R
 
     def pair_sum(self, kernel: Kernel) -> Tensor:
         """Summed over blocks of positives; the backward pass computes the products again."""
-        return _apply(_PairSum, self.row_RD, self.candidate_CD, self.bias_C, self.positives(), self, kernel)
+        sum_P: Tensor = _apply(_PairSum, self.row_RD, self.candidate_CD, self.bias_C, self.positives(), self, kernel)
+        return sum_P
 
     @torch.no_grad()
     def ranks(self) -> Tensor:
@@ -225,14 +233,17 @@ class FactoredTable(ScoreTable):
         return torch.split(index_P, max(1, self.workspace.max_elements // (4 * max(1, len(self.candidate_CD)))))
 
 
-def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
+def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     """Call a function with a hand-written backward pass."""
-    result: Tensor = function.apply(*arguments)
-    return result
+    return function.apply(*arguments)
 
 
 class _LogSumExp(torch.autograd.Function):
-    """``ℓ_r = ln Σ_j exp(s_rj/τ + ln ω_j)`` with the backward pass of the module's docstring."""
+    """``ℓ_r = ln Σ_j exp(s_rj/τ + ln ω_j)`` with the backward pass of the module's docstring.
+
+    Where the positives are among the candidates, their scores are given along. Their gradients then ride in the buffer,
+    at the place of the positive, through the same two products: no vector is gathered, no gradient added up apart.
+    """
 
     @staticmethod
     def forward(
@@ -243,62 +254,65 @@ class _LogSumExp(torch.autograd.Function):
         table: FactoredTable,
         scale: float,
         with_hits: bool,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         ctx.table, ctx.scale, ctx.with_hits = table, scale, with_hits
         shift_R, sum_R = row_RD.new_zeros(len(row_RD)), row_RD.new_empty(len(row_RD))
-        for rows, exp_BC in _exponentials(table, scale, with_hits, shift_R, known=False):
+        pos_P = row_RD.new_empty(table.n_positives if table.complete else 0)
+        for rows, exp_BC in _exponentials(table, scale, with_hits, shift_R, pos_P):
             torch.sum(exp_BC, 1, out=sum_R[rows])
         ctx.in_hand = table.workspace.stamp if sum_R.numel() == 0 or len(exp_BC) == len(row_RD) else -1
         ctx.save_for_backward(row_RD, cand_CD, bias_C, shift_R, sum_R)
-        return sum_R.log().add_(shift_R)
+        return sum_R.log().add_(shift_R), pos_P
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_R: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None, None]:
+    def backward(ctx: Any, grad_R: Tensor, grad_P: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None, None]:
         row_RD, cand_CD, bias_C, shift_R, sum_R = ctx.saved_tensors
         table: FactoredTable = ctx.table
         weight_R = torch.where(sum_R > 0, grad_R / sum_R, 0).mul_(ctx.scale)
-        scaled_RD = row_RD * weight_R.unsqueeze(1)
+        still_R = weight_R.abs() < _LIGHTEST  # rows that pass nothing through their sum, but perhaps through positives
+        weight_R[still_R] = 1
         blocks: Iterator[tuple[slice, Tensor]]
         if table.workspace.stamp == ctx.in_hand:
             buffer_RC = table.workspace.matrix(len(row_RD), len(cand_CD), row_RD)
             blocks = iter([(slice(0, len(row_RD)), buffer_RC)])
+            ctx.in_hand = -1  # what follows alters the buffer
         else:
-            blocks = _exponentials(table, ctx.scale, ctx.with_hits, shift_R, known=True)
-        grad_RD, grad_CD = torch.empty_like(row_RD), torch.empty_like(cand_CD)
-        grad_C = None if bias_C is None else torch.zeros_like(bias_C)
+            blocks = _exponentials(table, ctx.scale, ctx.with_hits, shift_R, None)
+        gradients = _Gradients(row_RD, cand_CD, bias_C)
         for rows, exp_BC in blocks:
-            torch.mm(exp_BC, cand_CD, out=grad_RD[rows])
-            _add_product(grad_CD, exp_BC, scaled_RD[rows], first=rows.start == 0)
-            if grad_C is not None:
-                grad_C.addmv_(exp_BC.T, weight_R[rows])
-        return grad_RD.mul_(weight_R.unsqueeze(1)), grad_CD, grad_C, None, None, None
+            exp_BC[still_R[rows]] = 0
+            if len(grad_P):
+                mine_P = table._positives_of(rows)
+                row_M, column_M = table.row_P[mine_P], table.column_P[mine_P]
+                ride_M = grad_P[mine_P] / weight_R[row_M]
+                exp_BC[row_M - rows.start, column_M] += ride_M  # there the exponential is, or 0 where it was masked
+            gradients.add(rows, exp_BC, weight_R[rows])
+        return gradients.row_RD, gradients.cand_CD, gradients.bias_C, None, None, None
 
 
 def _exponentials(
-    table: FactoredTable, scale: float, with_hits: bool, shift_R: Tensor, *, known: bool
+    table: FactoredTable, scale: float, with_hits: bool, shift_R: Tensor, pos_P: Tensor | None
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Blocks of ``exp(scale·s + ln ω − shift)``. The shift is the row's maximum where scores can be large, else 0."""
+    """Blocks of ``exp(scale·s + ln ω − shift)``. The shift is the row's maximum where scores can be large, else 0.
+
+    On the first pass ``shift_R`` and ``pos_P``, the scores of positives that are candidates, are found and filled in.
+    """
     bounded = table.bound is not None and table.bound * scale <= _SAFE_EXPONENT and table.log_weight_C is None
     for rows, block_BC in table.score_blocks(scale):
+        if pos_P is not None and len(pos_P):
+            mine_P = table._positives_of(rows)
+            pos_P[mine_P] = block_BC[table.row_P[mine_P] - rows.start, table.column_P[mine_P]].div_(scale)
         if table.log_weight_C is not None:
             block_BC += table.log_weight_C
         if not with_hits:
             table._mask_hits(block_BC, rows)
         if not bounded:
-            if not known and block_BC.shape[1]:
+            if pos_P is not None and block_BC.shape[1]:
                 top_B = block_BC.amax(1)
                 shift_R[rows] = torch.where(top_B.isfinite(), top_B, 0)
             block_BC -= shift_R[rows].unsqueeze(1)
         yield rows, block_BC.exp_()
-
-
-def _add_product(grad_CD: Tensor, left_BC: Tensor, right_BD: Tensor, *, first: bool) -> None:
-    """``grad += leftᵀ·right``; the first block overwrites what is there."""
-    if first:
-        torch.mm(left_BC.T, right_BD, out=grad_CD)
-    else:
-        grad_CD.addmm_(left_BC.T, right_BD)
 
 
 class _RowSum(torch.autograd.Function):
@@ -383,17 +397,30 @@ def _weighted(value_NC: Tensor, table: FactoredTable) -> Tensor:
 
 
 class _Gradients:
-    """Gathers the gradients of vectors and bias from gradients of blocks of scores."""
+    """Gathers the gradients of vectors and bias from gradients of blocks of scores, which cover all rows once."""
 
     def __init__(self, row_RD: Tensor, cand_CD: Tensor, bias_C: Tensor | None) -> None:
         self._vectors = row_RD, cand_CD
-        self.row_RD, self.cand_CD = torch.zeros_like(row_RD), torch.zeros_like(cand_CD)
+        self.row_RD, self.cand_CD = torch.empty_like(row_RD), torch.empty_like(cand_CD)
         self.bias_C = None if bias_C is None else torch.zeros_like(bias_C)
+        self._is_first = True
+        if not len(row_RD):
+            self.cand_CD.zero_()
 
-    def add(self, rows: slice, grad_BC: Tensor) -> None:
-        """Carry the gradient of one block of scores back to the vectors."""
+    def add(self, rows: slice, grad_BC: Tensor, weight_B: Tensor | None = None) -> None:
+        """Carry the gradient of a block of scores, a row's times its weight, back to the vectors.
+
+        The weight scales the small matrices on either side of the product.
+        """
         row_RD, cand_CD = self._vectors
+        row_BD = row_RD[rows] if weight_B is None else row_RD[rows] * weight_B.unsqueeze(1)
         torch.mm(grad_BC, cand_CD, out=self.row_RD[rows])
-        self.cand_CD.addmm_(grad_BC.T, row_RD[rows])
+        if weight_B is not None:
+            self.row_RD[rows].mul_(weight_B.unsqueeze(1))
+        if self._is_first:
+            torch.mm(grad_BC.T, row_BD, out=self.cand_CD)
+        else:
+            self.cand_CD.addmm_(grad_BC.T, row_BD)
+        self._is_first = False
         if self.bias_C is not None:
-            self.bias_C += grad_BC.sum(0)
+            self.bias_C += grad_BC.sum(0) if weight_B is None else grad_BC.T @ weight_B

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from shortlist.errors import InputError
 from shortlist.parameters import Configured, Search, param
 
-_CHUNK = 2048  # rows that are worked on at once, so that they stay in the cache from one operation to the next
+_CHUNK = 4096  # rows that are worked on at once, so that they stay in the cache from one operation to the next
 
 Schedule = Literal["constant", "linear", "cosine"]
 
@@ -96,7 +96,7 @@ class RowAdam:
         tensors = self.parameters[index].detach(), gradient, self._mean[index], self._square[index]
         chunks = (torch.atleast_1d(tensor).split(_CHUNK) for tensor in tensors)
         for parameter, part, mean, square in zip(*chunks, strict=True):
-            self._move(parameter, part, mean, square, 1, rate)
+            self._move(parameter, part, mean, square, None, rate)
         self._last[index].fill_(self.step_count)
 
     def _step_rows(self, index: int, gradient: Tensor, rate: float) -> None:
@@ -111,18 +111,26 @@ class RowAdam:
         self._last[index][row_N] = self.step_count
 
     def _move(
-        self, parameter: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, gap: Tensor | int, rate: float
+        self, parameter: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, gap: Tensor | None, rate: float
     ) -> None:
-        """One step, in place, of parameters that come up after ``gap`` steps."""
+        """One step, in place, of parameters that come up after ``gap`` steps, or in every step.
+
+        The corrections for the start of the averages go into the two numbers of the last lines, not into a pass each.
+        """
         beta1, beta2 = self.settings.beta1, self.settings.beta2
         if self.settings.weight_decay:
             gradient = gradient.add(parameter, alpha=self.settings.weight_decay)
-        mean.mul_(beta1**gap).add_(gradient, alpha=1 - beta1)
-        square.mul_(beta2**gap).addcmul_(gradient, gradient, value=1 - beta2)
-        ratio = beta1 / math.sqrt(beta2)
-        coast = (1 - ratio**gap) / (1 - ratio)
-        root = square.div(1 - beta2**self.step_count).sqrt_().add_(self.settings.eps)
-        parameter.addcdiv_(mean * coast, root, value=-rate / (1 - beta1**self.step_count))
+        if gap is None:
+            way = mean.lerp_(gradient, 1 - beta1)
+            square.mul_(beta2)
+        else:
+            ratio = beta1 / math.sqrt(beta2)
+            way = mean.mul_(beta1**gap).add_(gradient, alpha=1 - beta1) * ((1 - ratio**gap) / (1 - ratio))
+            square.mul_(beta2**gap)
+        square.addcmul_(gradient, gradient, value=1 - beta2)
+        unit = math.sqrt(1 - beta2**self.step_count)
+        root = square.sqrt().add_(self.settings.eps * unit)
+        parameter.addcdiv_(way, root, value=-rate * unit / (1 - beta1**self.step_count))
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint keeps."""
