@@ -23,7 +23,7 @@ from shortlist.runs.presets import PRESETS, Preset
 from shortlist.training.checkpoint import load
 
 SETTINGS = ("model.dim=8", "optimizer.lr=0.05", "training.epochs=6", "training.validate_every=2",
-            "training.checkpoint_every=0")  # fmt: skip
+            "training.checkpoint_every=0", "training.pilot=0")  # fmt: skip
 
 
 def settings(*texts: str) -> list[str]:
@@ -81,7 +81,7 @@ class TestGood:
 
     def test_presets(self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         values = {"model": {"dim": 6}, "loss": {"tau": 0.3}, "training": {"epochs": 3}}
-        monkeypatch.setitem(PRESETS, "slatk-clicks-mf", Preset("for this test", "mf", "slatk", 7, values))
+        monkeypatch.setitem(PRESETS, "slatk-clicks-mf", Preset("clicks", "mf", "slatk", 7, values))
         arguments = ["train", clicks, "--preset", "slatk-clicks-mf", "--set", "training.epochs=2", "--json"]
         assert shortlist(*arguments, "--out", tmp_path / "run").code == 0
         config = open_run(tmp_path / "run").config
@@ -292,6 +292,50 @@ class TestBadResumes:
         assert files(out) == before
         assert shortlist(*words(table, out, "--overwrite", "--seed", 1)).code == 0
         assert open_run(out).config["seed"] == 1
+
+
+class TestTemperature:
+    """Where nobody sets the temperature, it is found before training begins, and not lost again."""
+
+    def interrupted_at(self, place: str, shortlist: Command, *arguments: object) -> Answer:
+        def interrupt(*_: object, **__: object) -> NoReturn:
+            raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(place, interrupt)
+            return shortlist(*arguments)
+
+    def test_a_resume_does_not_look_again(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+        whole, out = tmp_path / "whole", tmp_path / "run"
+        look = settings("training.pilot=1")
+        assert shortlist(*words(clicks, whole), *look).code == 0
+        answer = self.interrupted_at("shortlist.runs.experiment.find_temperature", shortlist, *words(clicks, out))
+        assert answer.code == 0  # it was not looked for where it is not to be
+        answer = self.interrupted_at(
+            "shortlist.runs.experiment.evaluate_split", shortlist, *words(clicks, out), *look, "--overwrite"
+        )
+        says(answer, 130, "interrupted")
+        answer = self.interrupted_at(
+            "shortlist.runs.experiment.find_temperature", shortlist, *words(clicks, out), *look, "--resume"
+        )
+        assert (answer.code, answer.err) == (0, "")
+        assert contents(out) == contents(whole)
+
+    def test_an_interruption_of_the_search_leaves_nothing(
+        self, shortlist: Command, clicks: Path, tmp_path: Path
+    ) -> None:
+        arguments = [*words(clicks, tmp_path / "run"), *settings("training.pilot=1")]
+        answer = self.interrupted_at("shortlist.training.batches.WholeCatalogue.epoch", shortlist, *arguments)
+        says(answer, 130, "shortlist: interrupted\n")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_temperature_that_fails_is_not_chosen(
+        self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("shortlist.runs.pilot.TEMPERATURES", (1e-42, 0.4))
+        monkeypatch.setattr("shortlist.runs.pilot.STEPS", 3)
+        assert shortlist(*words(clicks, tmp_path / "run"), *settings("training.pilot=1")).code == 0
+        assert open_run(tmp_path / "run").config["loss"]["tau"] == 0.4
 
 
 class TestFailures:

@@ -24,6 +24,7 @@ from shortlist.runs.folder import CHECKPOINT, MARK, check_target, held, writing
 from shortlist.runs.pilot import find_temperature
 from shortlist.runs.run import Run, write_run
 from shortlist.training import OptimizerSettings, Progress, Training, TrainingSettings
+from shortlist.training.checkpoint import load
 
 SECTIONS = ("model", "loss", "optimizer", "training")
 """What settings belong to: the part before the dot in ``loss.tau``."""
@@ -157,9 +158,11 @@ def fit(
     lengths = checked_ks([*trained_for, *(ks or default_ks(n_items))], n_items)
     check_target(out, overwrite=overwrite, resume=resume)
     started, progress = perf_counter(), Progress()
-    if chosen.tau_is_open and split.valid is not None and split.valid.n_pairs:
+    if chosen.tau_is_open and resume:  # it was found before the first checkpoint was written
+        chosen = _with_temperature(chosen, load(out / CHECKPOINT).facts["identity"].get("loss", {}).get("tau"))
+    elif chosen.tau_is_open and split.valid is not None and split.valid.n_pairs:
         with watch.stage("looking for the temperature"):
-            chosen = _with_temperature(chosen, split, seed)
+            chosen = _with_temperature(chosen, _found_temperature(chosen, split, seed))
     with watch.stage(f"fitting {chosen.model_name}"):
         if isinstance(chosen.model, Baseline):
             chosen.model.fit(split.train, seed=seed)
@@ -184,11 +187,18 @@ def fit(
     return Outcome(run, evaluations)
 
 
-def _with_temperature(chosen: Plan, split: Split, seed: int) -> Plan:
-    """The same plan with the temperature that short trials found best."""
+def _with_temperature(chosen: Plan, tau: float | None) -> Plan:
+    """The same plan with the temperature decided; none leaves it at the loss's default."""
+    assert chosen.loss is not None
+    given = {} if tau is None else {"tau": tau}
+    return replace(chosen, loss=type(chosen.loss)(**{**chosen.loss.settings(), **given}), tau_is_open=False)
+
+
+def _found_temperature(chosen: Plan, split: Split, seed: int) -> float:
+    """The temperature that short trials found best."""
     assert isinstance(chosen.model, Factored)
     assert chosen.loss is not None
-    tau = find_temperature(
+    return find_temperature(
         chosen.model,
         chosen.loss,
         split.train,
@@ -197,7 +207,6 @@ def _with_temperature(chosen: Plan, split: Split, seed: int) -> Plan:
         optimizer=chosen.optimizer,
         seed=seed,
     )
-    return replace(chosen, loss=type(chosen.loss)(**{**chosen.loss.settings(), "tau": tau}), tau_is_open=False)
 
 
 def _validation(chosen: Plan, split: Split) -> Callable[[Model], float]:

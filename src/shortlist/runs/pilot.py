@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shortlist.data import Interactions
+from shortlist.errors import ShortlistError
 from shortlist.losses import Loss
 from shortlist.models import Factored, Model
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
@@ -44,7 +45,10 @@ def find_temperature(
     for tau in TEMPERATURES:
         pilot_model = type(model)(**model.settings())
         pilot_loss = type(loss)(**{**loss.settings(), "tau": tau})
-        Training(pilot_model, pilot_loss, train, training=short, optimizer=falling, seed=seed).run()
+        try:
+            Training(pilot_model, pilot_loss, train, training=short, optimizer=falling, seed=seed).run()
+        except ShortlistError:  # not this temperature; should none do, the training itself will say why
+            continue
         value = value_of(pilot_model)
         told(tau, value)
         if value > best_value:

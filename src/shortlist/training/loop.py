@@ -109,6 +109,8 @@ class Training:
                     self.save(checkpoint, identity or {})
                     saved = time.monotonic()
         except KeyboardInterrupt:
+            if checkpoint is None:
+                raise
             raise Interrupted(f"stopped in epoch {self.progress.epoch + 1}; resume to go on") from None
         if self.floor is not None and self.best and self.progress.best_value < self.floor:
             raise Collapsed(
