@@ -1,0 +1,229 @@
+"""Questions of the factored table as blocks of matrix products, each with a backward pass written by hand.
+
+One buffer of rows × candidates serves the whole step. For the log-sum-exp family it goes: product in, exponential in
+place, row sums, and two products out:
+
+    S = X·Yᵀ,  E_rj = exp(S_rj/τ),  Z_r = Σ_j E_rj,  ℓ_r = ln Z_r
+    ∂L/∂X = diag(c)·E·Y,  ∂L/∂Y = Eᵀ·diag(c)·X,  c_r = (∂L/∂ℓ_r)/(τ·Z_r)
+
+The factor c scales the small matrices, never the large one, so that nothing but the exponential and the sum is spent
+on the buffer besides the three products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from shortlist.scores.kernels import Kernel
+
+if TYPE_CHECKING:
+    from shortlist.scores.factored import FactoredTable
+
+_LIGHTEST = 1e-30  # the least weight of a row by which its positives' gradients are divided
+
+_SAFE_EXPONENT = 40.0
+"""Largest |s/τ| whose exponentials can be summed in float32 without taking the row's maximum out first."""
+
+
+def apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
+    """Call a function with a hand-written backward pass."""
+    return function.apply(*arguments)
+
+
+class LogSumExp(torch.autograd.Function):
+    """``ℓ_r = ln Σ_j exp(s_rj/τ + ln ω_j)`` with the backward pass of the module's docstring.
+
+    Where the positives are among the candidates, their scores are given along. Their gradients then ride in the buffer,
+    at the place of the positive, through the same two products: no vector is gathered, no gradient added up apart.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        row_RD: Tensor,
+        cand_CD: Tensor,
+        bias_C: Tensor | None,
+        table: FactoredTable,
+        scale: float,
+        with_hits: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """The log-sum-exp of each row, and the scores of positives that are candidates."""
+        ctx.table, ctx.scale, ctx.with_hits = table, scale, with_hits
+        shift_R, sum_R = row_RD.new_zeros(len(row_RD)), row_RD.new_empty(len(row_RD))
+        pos_P = row_RD.new_empty(table.n_positives if table.complete else 0)
+        for rows, exp_BC in _exponentials(table, scale, with_hits, shift_R, pos_P):
+            torch.sum(exp_BC, 1, out=sum_R[rows])
+        ctx.in_hand = table.workspace.stamp if sum_R.numel() == 0 or len(exp_BC) == len(row_RD) else -1
+        ctx.save_for_backward(row_RD, cand_CD, bias_C, shift_R, sum_R)
+        return sum_R.log().add_(shift_R), pos_P
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_R: Tensor, grad_P: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None, None]:
+        """Two products, on exponentials that are still in the buffer or are computed again."""
+        row_RD, cand_CD, bias_C, shift_R, sum_R = ctx.saved_tensors
+        table: FactoredTable = ctx.table
+        weight_R = torch.where(sum_R > 0, grad_R / sum_R, 0).mul_(ctx.scale)
+        still_R = weight_R.abs() < _LIGHTEST  # rows that pass nothing through their sum, but perhaps through positives
+        weight_R[still_R] = 1
+        blocks: Iterator[tuple[slice, Tensor]]
+        if table.workspace.stamp == ctx.in_hand:
+            buffer_RC = table.workspace.matrix(len(row_RD), len(cand_CD), row_RD)
+            blocks = iter([(slice(0, len(row_RD)), buffer_RC)])
+            ctx.in_hand = -1  # what follows alters the buffer
+        else:
+            blocks = _exponentials(table, ctx.scale, ctx.with_hits, shift_R, None)
+        gradients = _Gradients(row_RD, cand_CD, bias_C)
+        for rows, exp_BC in blocks:
+            exp_BC[still_R[rows]] = 0
+            if len(grad_P):
+                mine_P = table.positives_of(rows)
+                row_M, column_M = table.row_P[mine_P], table.column_P[mine_P]
+                ride_M = grad_P[mine_P] / weight_R[row_M]
+                exp_BC[row_M - rows.start, column_M] += ride_M  # there the exponential is, or 0 where it was masked
+            gradients.add(rows, exp_BC, weight_R[rows])
+        return gradients.row_RD, gradients.cand_CD, gradients.bias_C, None, None, None
+
+
+def _exponentials(
+    table: FactoredTable, scale: float, with_hits: bool, shift_R: Tensor, pos_P: Tensor | None
+) -> Iterator[tuple[slice, Tensor]]:
+    """Blocks of ``exp(scale·s + ln ω − shift)``. The shift is the row's maximum where scores can be large, else 0.
+
+    On the first pass ``shift_R`` and ``pos_P``, the scores of positives that are candidates, are found and filled in.
+    """
+    bounded = table.bound is not None and table.bound * scale <= _SAFE_EXPONENT and table.log_weight_C is None
+    for rows, block_BC in table.score_blocks(scale):
+        if pos_P is not None and len(pos_P):
+            mine_P = table.positives_of(rows)
+            pos_P[mine_P] = block_BC[table.row_P[mine_P] - rows.start, table.column_P[mine_P]].div_(scale)
+        if table.log_weight_C is not None:
+            block_BC += table.log_weight_C
+        if not with_hits:
+            table.mask_hits(block_BC, rows)
+        if not bounded:
+            if pos_P is not None and block_BC.shape[1]:
+                top_B = block_BC.amax(1)
+                shift_R[rows] = torch.where(top_B.isfinite(), top_B, 0)
+            block_BC -= shift_R[rows].unsqueeze(1)
+        yield rows, block_BC.exp_()
+
+
+class RowSum(torch.autograd.Function):
+    """``Σ_j ω_j·φ(s_rj)`` over the negatives of each row."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, row_RD: Tensor, cand_CD: Tensor, bias_C: Tensor | None, table: FactoredTable, kernel: Kernel
+    ) -> Tensor:
+        """The sum of each row."""
+        ctx.table, ctx.kernel = table, kernel
+        ctx.save_for_backward(row_RD, cand_CD, bias_C)
+        sum_R = row_RD.new_empty(len(row_RD))
+        for rows, score_BC in table.score_blocks():
+            table.mask_hits(score_BC, rows)
+            sum_R[rows] = _weighted(kernel.value(score_BC), table).sum(1)
+        return sum_R
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_R: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
+        """Slopes take the place of scores in the buffer."""
+        row_RD, cand_CD, bias_C = ctx.saved_tensors
+        grads = _Gradients(row_RD, cand_CD, bias_C)
+        for rows, score_BC in ctx.table.score_blocks():
+            ctx.table.mask_hits(score_BC, rows)
+            slope_BC = _weighted(ctx.kernel.slope(score_BC), ctx.table)
+            grads.add(rows, slope_BC.mul_(grad_R[rows].unsqueeze(1)))
+        return grads.row_RD, grads.cand_CD, grads.bias_C, None, None
+
+
+class PairSum(torch.autograd.Function):
+    """``Σ_j ω_j·φ(s_rj − s_p)`` over the negatives of each positive's row."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        row_RD: Tensor,
+        cand_CD: Tensor,
+        bias_C: Tensor | None,
+        pos_P: Tensor,
+        table: FactoredTable,
+        kernel: Kernel,
+    ) -> Tensor:
+        """The sum of each positive."""
+        ctx.table, ctx.kernel = table, kernel
+        ctx.save_for_backward(row_RD, cand_CD, bias_C, pos_P)
+        sum_P = torch.zeros_like(pos_P)
+        for part_P, _, difference in _differences(table, pos_P):
+            sum_P[part_P] = _weighted(kernel.value(difference), table).sum(1)
+        return sum_P
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_P: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor, None, None]:
+        """Slopes of all differences, gathered by row."""
+        row_RD, cand_CD, bias_C, pos_P = ctx.saved_tensors
+        table: FactoredTable = ctx.table
+        grads, grad_pos_P = _Gradients(row_RD, cand_CD, bias_C), torch.zeros_like(pos_P)
+        step = max(1, table.workspace.max_elements // max(1, len(cand_CD)))
+        grad_BC = row_RD.new_zeros(min(step, len(row_RD)), len(cand_CD))
+        rows = slice(0, 0)
+        for part_P, block, difference in _differences(table, pos_P):
+            if block != rows:
+                grads.add(rows, grad_BC[: rows.stop - rows.start])
+                grad_BC.zero_()
+                rows = block
+            slope = _weighted(ctx.kernel.slope(difference), table).mul_(grad_P[part_P].unsqueeze(1))
+            grad_pos_P[part_P] = -slope.sum(1)
+            grad_BC.index_add_(0, table.row_P[part_P] - rows.start, slope)
+        grads.add(rows, grad_BC[: rows.stop - rows.start])
+        return grads.row_RD, grads.cand_CD, grads.bias_C, grad_pos_P, None, None
+
+
+def _differences(table: FactoredTable, pos_P: Tensor) -> Iterator[tuple[Tensor, slice, Tensor]]:
+    """Parts of the positives, their block of rows, and their differences with all candidates; −∞ at the positives."""
+    for rows, score_BC in table.score_blocks():
+        table.mask_hits(score_BC, rows)
+        for part_P in table.parts(table.positives_of(rows)):
+            yield part_P, rows, score_BC[table.row_P[part_P] - rows.start].sub_(pos_P[part_P].unsqueeze(1))
+
+
+def _weighted(value_NC: Tensor, table: FactoredTable) -> Tensor:
+    """Values of candidates times their sampling weights."""
+    return value_NC if table.log_weight_C is None else value_NC.mul_(table.log_weight_C.exp())
+
+
+class _Gradients:
+    """Gathers the gradients of vectors and bias from gradients of blocks of scores, which cover all rows once."""
+
+    def __init__(self, row_RD: Tensor, cand_CD: Tensor, bias_C: Tensor | None) -> None:
+        self._vectors = row_RD, cand_CD
+        self.row_RD, self.cand_CD = torch.empty_like(row_RD), torch.empty_like(cand_CD)
+        self.bias_C = None if bias_C is None else torch.zeros_like(bias_C)
+        self._is_first = True
+        if not len(row_RD):
+            self.cand_CD.zero_()
+
+    def add(self, rows: slice, grad_BC: Tensor, weight_B: Tensor | None = None) -> None:
+        """Carry the gradient of a block of scores, a row's times its weight, back to the vectors.
+
+        The weight scales the small matrices on either side of the product.
+        """
+        row_RD, cand_CD = self._vectors
+        row_BD = row_RD[rows] if weight_B is None else row_RD[rows] * weight_B.unsqueeze(1)
+        torch.mm(grad_BC, cand_CD, out=self.row_RD[rows])
+        if weight_B is not None:
+            self.row_RD[rows].mul_(weight_B.unsqueeze(1))
+        if self._is_first:
+            torch.mm(grad_BC.T, row_BD, out=self.cand_CD)
+        else:
+            self.cand_CD.addmm_(grad_BC.T, row_BD)
+        self._is_first = False
+        if self.bias_C is not None:
+            self.bias_C += grad_BC.sum(0) if weight_B is None else grad_BC.T @ weight_B
