@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -53,9 +54,11 @@ def demo(
     options = LoadOptions(seed=seed)
     for name in CONTESTANTS:
         check_target(out / "runs" / name, overwrite=True)
+    started = perf_counter()
     with step("reading the built-in set"):
         split = load("debian", options)
-    entries, runs = zip(*(_fitted(name, split, options, out) for name in CONTESTANTS), strict=True)
+    seconds = {"load": perf_counter() - started}
+    entries, runs = zip(*(_fitted(name, split, options, out, seconds) for name in CONTESTANTS), strict=True)
     best = max(runs, key=lambda run: run.metrics["valid"][f"ndcg@{K}"])
     with step("drawing"):
         lists = example_lists({run.name: run for run in runs}, EXAMPLES, SHOWN)
@@ -73,7 +76,7 @@ def demo(
     print(f"Page: {page}   Next: shortlist recommend {best.folder} --user git")
 
 
-def _fitted(name: str, split: Split, options: LoadOptions, out: Path) -> tuple[Entry, Run]:
+def _fitted(name: str, split: Split, options: LoadOptions, out: Path, seconds: dict[str, float]) -> tuple[Entry, Run]:
     """A model fitted, measured, and kept as a run."""
     from shortlist.cli.train import watching
     from shortlist.report.study import Entry
@@ -82,7 +85,8 @@ def _fitted(name: str, split: Split, options: LoadOptions, out: Path) -> tuple[E
     chosen = plan(*CONTESTANTS[name], k=K)
     config = {"data": {"source": "debian", **options.settings()}, "protocol": options.protocol, "seed": options.seed}
     with watching(chosen) as watch:
-        outcome = fit(chosen, split, out / "runs" / name, config=config, overwrite=True, watch=watch)
+        folder = out / "runs" / name
+        outcome = fit(chosen, split, folder, config=config, overwrite=True, seconds=seconds, watch=watch)
     evaluations = outcome.evaluations
     assert evaluations.test is not None
     return Entry(name, evaluations.test, evaluations.catalogue, outcome.run.metrics["seconds"]["train"]), outcome.run
