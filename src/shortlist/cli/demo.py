@@ -29,6 +29,7 @@ EXAMPLES = ("inkscape", "openssh", "pandas")
 """Source packages that many people know."""
 
 K = 20
+EPOCHS = 25
 SHOWN = 10
 
 
@@ -82,7 +83,8 @@ def _fitted(name: str, split: Split, options: LoadOptions, out: Path, seconds: d
     from shortlist.report.study import Entry
     from shortlist.runs import fit, plan
 
-    chosen = plan(*CONTESTANTS[name], k=K)
+    model, loss = CONTESTANTS[name]
+    chosen = plan(model, loss, K, values={"training": {"epochs": EPOCHS}} if loss else None)
     config = {"data": {"source": "debian", **options.settings()}, "protocol": options.protocol, "seed": options.seed}
     with watching(chosen) as watch:
         folder = out / "runs" / name
