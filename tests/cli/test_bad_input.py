@@ -1,13 +1,15 @@
 """Bad input: one clear line on stderr, exit code 2, nothing on stdout, nothing written."""
 
 import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from command import Answer, Command
-from shortlist.cli import run
-from shortlist.errors import ShortlistError
+from shortlist.cli import main, run
+from shortlist.errors import InputError, ShortlistError
 
 
 def refused(answer: Answer, *texts: str) -> None:
@@ -121,6 +123,22 @@ def test_an_interruption_is_one_line_too(monkeypatch: pytest.MonkeyPatch, shortl
     monkeypatch.setattr("shortlist.runs.open_run", interrupt)
     answer = shortlist("evaluate", ease)
     assert (answer.code, answer.out, answer.err) == (130, "", "shortlist: interrupted\n")
+
+
+def test_an_interruption_that_a_library_takes_for_a_damaged_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ease: Path
+) -> None:
+    def swallow(*_: object, **__: object) -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise InputError("a damaged file")
+
+    monkeypatch.setattr("shortlist.runs.open_run", swallow)
+    monkeypatch.setattr("shortlist.cli._interrupts", [])
+    with pytest.raises(SystemExit) as end:
+        main(["evaluate", str(ease)])
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert (end.value.code, *capsys.readouterr()) == (130, "", "shortlist: interrupted\n")
 
 
 def test_one_or_many_users(shortlist: Command, ease: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -13,6 +14,8 @@ DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and exit. With ``SHORTLIST_DEBUG=1`` in the environment, failures show where they come from."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         sys.exit(run(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:  # while the commands were being imported
@@ -47,7 +50,18 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(problem, f"{type(problem).__name__}: {problem!s:.300} (SHORTLIST_DEBUG=1 tells more)", FAILED)
 
 
+_interrupts: list[int] = []
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    """What Python does by itself, and remembered: libraries in other languages turn it into errors of their own."""
+    _interrupts.append(number)
+    raise KeyboardInterrupt
+
+
 def _fail(problem: BaseException, message: str, code: int) -> int:
+    if _interrupts:
+        return _say("interrupted", INTERRUPTED)
     if os.environ.get("SHORTLIST_DEBUG", "0") not in {"", "0"}:
         raise problem
     return _say(message, code)
