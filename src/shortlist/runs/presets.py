@@ -1,4 +1,4 @@
-"""Named settings that reach published figures."""
+"""Named settings for published figures; docs/results/published.md says how close they come."""
 
 from __future__ import annotations
 
