@@ -62,9 +62,9 @@ def measure(mark: float, epochs: int, lr: float, batch: int) -> dict[str, object
 def main() -> None:
     arguments = parser("Seconds to the published NDCG@20 of SL on Gowalla.")
     arguments.add_argument("--mark", type=float, default=0.1624, help="the test NDCG@20 to reach")
-    arguments.add_argument("--epochs", type=int, default=14, help="length of the schedule")
-    arguments.add_argument("--lr", type=float, default=0.03)
-    arguments.add_argument("--batch", type=int, default=256)
+    arguments.add_argument("--epochs", type=int, default=12, help="length of the schedule")
+    arguments.add_argument("--lr", type=float, default=0.04)
+    arguments.add_argument("--batch", type=int, default=512)
     chosen = arguments.parse_args()
     torch.set_num_threads(chosen.threads)
     show(measure(chosen.mark, chosen.epochs, chosen.lr, chosen.batch), chosen.json)
