@@ -13,7 +13,8 @@ from shortlist.errors import unknown
 class Preset:
     """A model, a loss and their settings under one name, with the figures that were published for them.
 
-    The settings were chosen on validation; ``published`` are test figures under the authors' protocol.
+    ``published`` are test figures under the authors' protocol. How the settings were come by, and which have been
+    measured, is in ``docs/results/published.md``.
     """
 
     data: str
