@@ -1,4 +1,4 @@
-"""What every registered loss computes. A new loss is enrolled by registration; its values stand in ``values.py``."""
+"""What every registered loss computes. A new loss is enrolled by registration; its values stand in ``entries``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from losses.values import VALUES, Hand, Row, Variant, registered, values_of
+from losses.oracle import Hand, Row, Variant
+from losses.values import VALUES, registered, values_of
 from scores.tables import Case, random_case
 from shortlist.losses import Loss, registry
 from shortlist.scores import DenseTable, FactoredTable, ScoreTable
@@ -235,6 +236,8 @@ class TestInvariance:
         g, loss = torch.Generator().manual_seed(2), made(name, variant)
         pos, neg = torch.randn(4, generator=g).double(), torch.randn(4, 9, generator=g).double()
         shuffled = neg[:, torch.randperm(9, generator=g)]
+        if variant.order_matters:
+            pytest.skip("negatives are looked at in their order")
         beta = torch.zeros(4, dtype=torch.float64)
         torch.testing.assert_close(loss(pos, shuffled, threshold=beta), loss(pos, neg, threshold=beta))
 

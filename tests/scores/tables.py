@@ -136,11 +136,29 @@ class Oracle:
     def row_sum(self, phi: Callable[[float], float]) -> list[float]:
         return [sum(self.weight[j] * phi(self.score[r][j]) for j in self.negatives(r)) for r in range(len(self.score))]
 
-    def pair_sum(self, phi: Callable[[float], float]) -> list[float]:
+    def pair_sum(
+        self,
+        phi: Callable[[float], float],
+        weight: Callable[[float, float], float] = lambda i, j: 1.0,
+        counts: list[float] | None = None,
+    ) -> list[float]:
+        """``weight`` of the ranks of both; a negative of row r counts for ``counts[r]`` items in them."""
+
+        def rank(row: int, item: int) -> float:
+            above = [j for j in self.items if self.score[row][j] >= self.score[row][item]]
+            return sum(1.0 if j in self.positives_of[row] or counts is None else counts[row] for j in above)
+
         return [
-            sum(self.weight[j] * phi(self.score[r][j] - self.score[r][i]) for j in self.negatives(r))
+            sum(
+                self.weight[j] * weight(rank(r, i), rank(r, j)) * phi(self.score[r][j] - self.score[r][i])
+                for j in self.negatives(r)
+            )
             for r, i in self.pairs
         ]
+
+    def pair_logsumexp(self, log_phi: Callable[[float], float]) -> list[float]:
+        sums = self.pair_sum(lambda x: math.exp(log_phi(x)))
+        return [math.log(total) if total else -math.inf for total in sums]
 
     def ranks(self) -> list[int]:
         return [sum(self.score[r][j] >= self.score[r][i] for j in self.items) for r, i in self.pairs]

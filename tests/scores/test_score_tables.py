@@ -1,6 +1,7 @@
 """Dense and factored tables answer the same questions with the same values and the same gradients."""
 
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -8,12 +9,25 @@ from torch import Tensor
 
 from scores.tables import Case, Oracle, random_case
 from shortlist.errors import InputError, ShortlistError
-from shortlist.scores import DenseTable, FactoredTable, Hinge, Kernel, ScoreTable, Softplus
+from shortlist.scores import (
+    DenseTable,
+    Exponential,
+    FactoredTable,
+    Hinge,
+    Kernel,
+    ScoreTable,
+    Sigmoid,
+    Softplus,
+    SquaredHinge,
+)
 
 FORMS = ["dense", "factored", "factored_apart"]
 KERNELS: list[tuple[Kernel, object]] = [
     (Softplus(), lambda x: math.log1p(math.exp(x))),
     (Hinge(0.5), lambda x: max(0.0, x + 0.5)),
+    (SquaredHinge(0.5), lambda x: max(0.0, x + 0.5) ** 2),
+    (Sigmoid(3.0), lambda x: 1 / (1 + math.exp(-3 * x))),
+    (Exponential(), math.exp),
 ]
 SHAPES = [
     {"rows": 5, "items": 9},
@@ -23,6 +37,42 @@ SHAPES = [
     {"rows": 3, "items": 1},
     {"rows": 1, "items": 30},
 ]
+
+
+@dataclass(frozen=True)
+class Shifted(Kernel):
+    """φ(x) = σ(x − θ) with a θ that is learnt."""
+
+    theta: Tensor
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        return (self.theta,)
+
+    def value(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(x - self.theta)
+
+    def slope(self, x: Tensor) -> Tensor:
+        share = torch.sigmoid(x - self.theta)
+        return share * (1 - share)
+
+    def parameter_slopes(self, x: Tensor) -> tuple[Tensor, ...]:
+        return (-self.slope(x),)
+
+
+class LogSigmoid(Kernel):
+    """The logarithm of a kernel: ln σ(2x)."""
+
+    def value(self, x: Tensor) -> Tensor:
+        return torch.nn.functional.logsigmoid(2 * x)
+
+    def slope(self, x: Tensor) -> Tensor:
+        return torch.where(x == -torch.inf, 0, 2 * torch.sigmoid(-2 * x))
+
+
+def gap(rank_M1: Tensor, rank_MC: Tensor) -> Tensor:
+    """A weight of ranks that tells the two apart."""
+    return 1 / rank_M1 + 0.3 * rank_MC
 
 
 def close(answer: Tensor, expected: list[float], tolerance: float = 1e-10) -> None:
@@ -50,6 +100,11 @@ def test_every_question_agrees_with_loops(form: str, shape: dict[str, int]) -> N
         for kernel, phi in KERNELS:
             close(table.row_sum(kernel), oracle.row_sum(phi))
             close(table.pair_sum(kernel), oracle.pair_sum(phi))
+            close(table.pair_sum(kernel, gap), oracle.pair_sum(phi, lambda i, j: 1 / i + 0.3 * j))
+            count_R = torch.arange(1.0, table.n_rows + 1)
+            by_loops = oracle.pair_sum(phi, lambda i, j: 1 / i + 0.3 * j, count_R.tolist())
+            close(table.pair_sum(kernel, gap, count_R), by_loops)
+        close(table.pair_logsumexp(LogSigmoid()), oracle.pair_logsumexp(lambda x: -math.log1p(math.exp(-2 * x))))
         assert table.ranks().tolist() == oracle.ranks()
         for k in (1, 3, 200):
             close(table.kth_largest(k), oracle.kth_largest(k))
@@ -65,6 +120,8 @@ QUESTIONS = {
     "negatives": lambda table: finite(table.logsumexp(0.7, "negatives")),
     "row_sum": lambda table: table.row_sum(Softplus()),
     "pair_sum": lambda table: table.pair_sum(Softplus()),
+    "pair_sum by rank": lambda table: table.pair_sum(Softplus(), gap),
+    "pair_logsumexp": lambda table: finite(table.pair_logsumexp(LogSigmoid())),
     "matrix": lambda table: table.matrix(),
 }
 
@@ -95,6 +152,29 @@ def test_float32_gradients_agree_with_dense_autograd(question: str, scale: float
             grads.append([vector.grad for vector in case.vectors()])
         for dense, factored in zip(*grads, strict=True):
             torch.testing.assert_close(factored, dense, rtol=2e-4, atol=2e-5 * float(dense.abs().max()))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gradients_reach_the_parameters_of_a_kernel(form: str) -> None:
+    case = random_case(3, rows=6, items=20, bias=True, weights=True, max_elements=40)
+    weight_R = torch.linspace(-1, 1, 6, dtype=torch.float64)
+
+    def answer(theta: Tensor) -> Tensor:
+        table: ScoreTable = getattr(case, form)()
+        return (table.row_sum(Shifted(theta)) * weight_R).sum()
+
+    assert torch.autograd.gradcheck(answer, [torch.tensor(0.4, dtype=torch.float64, requires_grad=True)])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_ties_count_against_oneself_in_weights_of_ranks(form: str) -> None:
+    """All scores are 0: everyone has the last rank."""
+    case = random_case(2, rows=4, items=6)
+    with torch.no_grad():
+        case.row_RD.zero_()
+    table: ScoreTable = getattr(case, form)()
+    n_negatives_P = table.per_positive(table.population_R)
+    close(table.pair_sum(Exponential(), gap), (n_negatives_P * (1 / 6 + 0.3 * 6)).tolist())
 
 
 def test_two_questions_share_the_buffer_and_keep_their_gradients() -> None:

@@ -106,10 +106,15 @@ class Interactions:
 
     def pairs_of(self, users: IntArray) -> tuple[IntArray, IntArray]:
         """Row number (a position in ``users``) and item of every pair of the given users."""
+        row_P, pair_P = self.positions_of(users)
+        return row_P, self.indices[pair_P]
+
+    def positions_of(self, users: IntArray) -> tuple[IntArray, IntArray]:
+        """Row number (a position in ``users``) and number among all pairs of every pair of the given users."""
         counts = self.indptr[users + 1] - self.indptr[users]
         row_P = np.repeat(np.arange(len(users)), counts)
         first_P = np.repeat(self.indptr[users] - (np.cumsum(counts) - counts), counts)
-        return row_P, self.indices[first_P + np.arange(len(row_P))]
+        return row_P, first_P + np.arange(len(row_P))
 
     def select(self, keep_P: BoolArray) -> Interactions:
         """The same users and items with only the pairs that are kept."""

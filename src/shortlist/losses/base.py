@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from shortlist.errors import InputError
@@ -19,6 +20,11 @@ class Loss(Configured, nn.Module, ABC):
 
     In a loop of one's own it is called with scores, ``loss(pos_scores, neg_scores)`` of shapes ``[B]`` and ``[B, N]``;
     Shortlist's loop calls it with a score table.
+
+    A loss that learns or remembers something keeps it in parameters, which the loop's optimiser moves, or in buffers,
+    which it moves itself; both are part of every checkpoint. It makes them in :meth:`start`, and hears of the passing
+    of time through :meth:`before_epoch` and :meth:`after_step`. Where nobody tells it whose scores it sees, it treats
+    them as seen for the first time.
     """
 
     formula: ClassVar[str] = ""
@@ -39,18 +45,46 @@ class Loss(Configured, nn.Module, ABC):
     """What to change where training with this loss collapses."""
 
     def forward(
-        self, scores: ScoreTable | Tensor, negatives: Tensor | None = None, *, threshold: Tensor | None = None
+        self,
+        scores: ScoreTable | Tensor,
+        negatives: Tensor | None = None,
+        *,
+        threshold: Tensor | None = None,
+        users: Tensor | None = None,
+        pairs: Tensor | None = None,
+        items: Tensor | None = None,
+        n_items: int | None = None,
+        generator: torch.Generator | None = None,
     ) -> Tensor:
-        """The loss of a score table, or of positive scores [B] with negative scores [B, N] and thresholds [B]."""
+        """The loss of a score table, or of positive scores [B] with negative scores [B, N].
+
+        Beside scores go what the loss needs of: Top-K thresholds [B]; users [B]; the numbers of the pairs among all of
+        training [B]; the items that the negatives are [B, N]; the size of the catalogue; a generator.
+        """
         if isinstance(scores, ScoreTable):
             return self.value(scores)
         if negatives is None:
             raise InputError(f"{type(self).__name__}: expected negative scores [B, N], received none")
-        return self.value(DenseTable.from_pairs(scores, negatives, threshold))
+        table = DenseTable.from_pairs(scores, negatives, threshold)
+        table.user_R, table.pair_P, table.item_C = users, pairs, items
+        table.n_items, table.generator = n_items, generator
+        return self.value(table)
 
     @abstractmethod
     def value(self, table: ScoreTable) -> Tensor:
         """The formula: a scalar."""
+
+    def start(self, n_users: int, n_items: int, n_pairs: int, generator: torch.Generator) -> None:
+        """Make what is kept of users, items and pairs of training; called once, before the first epoch."""
+        return
+
+    def before_epoch(self, epoch: int) -> None:
+        """Hear that an epoch, counted from 1, begins."""
+        return
+
+    def after_step(self, rate: float) -> None:
+        """Move what the loss moves itself, after the optimiser's step at this learning rate."""
+        return
 
     def thresholds(self, n_users: int, n_items: int) -> Thresholds | None:
         """The Top-K thresholds that the loop keeps for this loss, if the loss reads any."""

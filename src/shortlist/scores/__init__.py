@@ -2,20 +2,24 @@
 
 from shortlist.scores.dense import DenseTable
 from shortlist.scores.factored import FactoredTable, Workspace
-from shortlist.scores.kernels import Hinge, Kernel, Softplus
+from shortlist.scores.kernels import Exponential, Hinge, Kernel, Sigmoid, Softplus, SquaredHinge
 from shortlist.scores.similarity import Factors, Similarity, item_vectors, row_vectors
-from shortlist.scores.table import Over, ScoreTable
+from shortlist.scores.table import Over, RankWeight, ScoreTable
 
 __all__ = [
     "DenseTable",
+    "Exponential",
     "FactoredTable",
     "Factors",
     "Hinge",
     "Kernel",
     "Over",
+    "RankWeight",
     "ScoreTable",
+    "Sigmoid",
     "Similarity",
     "Softplus",
+    "SquaredHinge",
     "Workspace",
     "item_vectors",
     "row_vectors",

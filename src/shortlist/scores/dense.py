@@ -7,8 +7,8 @@ from torch import Tensor
 
 from shortlist.errors import InputError
 from shortlist.scores.kernels import Kernel
-from shortlist.scores.selection import kth_largest
-from shortlist.scores.table import Over, ScoreTable, logsumexp_of_positives, ranks_among_positives
+from shortlist.scores.selection import kth_largest, ranks
+from shortlist.scores.table import Over, RankWeight, ScoreTable, logsumexp_of_positives, ranks_among_positives
 
 
 class DenseTable(ScoreTable):
@@ -88,10 +88,25 @@ class DenseTable(ScoreTable):
         """The kernel of every candidate, weighted and summed."""
         return self._weighted(kernel.value(self._negatives())).sum(1)
 
-    def pair_sum(self, kernel: Kernel) -> Tensor:
+    def _differences(self) -> Tensor:
+        """P × C of them."""
+        return self._negatives().index_select(0, self.row_P) - self.pos_P.unsqueeze(1)
+
+    def pair_sum(self, kernel: Kernel, weight: RankWeight | None = None, count_R: Tensor | None = None) -> Tensor:
         """The kernel of every difference, weighted and summed: P × C numbers."""
-        difference_PC = self._negatives().index_select(0, self.row_P) - self.pos_P.unsqueeze(1)
-        return self._weighted(kernel.value(difference_PC), self.row_P).sum(1)
+        value_PC = self._weighted(kernel.value(self._differences()), self.row_P)
+        if weight is not None:
+            rank_RC, rank_P = ranks(self._negatives().detach(), self.pos_P.detach(), self.row_P, count_R)
+            value_PC = value_PC * weight(rank_P.unsqueeze(1), rank_RC.index_select(0, self.row_P))
+        return value_PC.sum(1)
+
+    def pair_logsumexp(self, log_kernel: Kernel) -> Tensor:
+        """By ``torch.logsumexp`` of P × C numbers."""
+        log_PC = log_kernel.value(self._differences())
+        if self.log_weight is not None:
+            weight = self.log_weight
+            log_PC = log_PC + (weight if weight.ndim == 1 else weight.index_select(0, self.row_P))
+        return torch.logsumexp(log_PC, 1)
 
     @torch.no_grad()
     def ranks(self) -> Tensor:

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from shortlist.errors import ShortlistError
 from shortlist.scores.kernels import Kernel
-from shortlist.scores.products import LogSumExp, PairSum, RowSum, apply
+from shortlist.scores.products import LogSumExp, PairLogSumExp, PairSum, RowSum, apply
 from shortlist.scores.selection import kth_largest, largest
 from shortlist.scores.similarity import inner_products
-from shortlist.scores.table import Over, ScoreTable, logsumexp_of_positives, ranks_among_positives
+from shortlist.scores.table import Over, RankWeight, ScoreTable, logsumexp_of_positives, ranks_among_positives
 
 
 class Workspace:
@@ -117,12 +117,20 @@ class FactoredTable(ScoreTable):
 
     def row_sum(self, kernel: Kernel) -> Tensor:
         """Summed block by block; the backward pass computes the products again."""
-        sum_R: Tensor = apply(RowSum, self.row_RD, self.candidate_CD, self.bias_C, self, kernel)
+        sum_R: Tensor = apply(RowSum, self.row_RD, self.candidate_CD, self.bias_C, self, kernel, *kernel.parameters)
         return sum_R
 
-    def pair_sum(self, kernel: Kernel) -> Tensor:
+    def pair_sum(self, kernel: Kernel, weight: RankWeight | None = None, count_R: Tensor | None = None) -> Tensor:
+        """Summed over blocks of positives; the backward pass computes the products again, but not the ranks."""
+        vectors = self.row_RD, self.candidate_CD, self.bias_C
+        sum_P: Tensor = apply(PairSum, *vectors, self.positives(), self, kernel, weight, count_R)
+        return sum_P
+
+    def pair_logsumexp(self, log_kernel: Kernel) -> Tensor:
         """Summed over blocks of positives; the backward pass computes the products again."""
-        sum_P: Tensor = apply(PairSum, self.row_RD, self.candidate_CD, self.bias_C, self.positives(), self, kernel)
+        sum_P: Tensor = apply(
+            PairLogSumExp, self.row_RD, self.candidate_CD, self.bias_C, self.positives(), self, log_kernel
+        )
         return sum_P
 
     @torch.no_grad()

@@ -1,6 +1,7 @@
 """Kernels: functions of one score difference, which pairwise losses sum over candidates.
 
-A kernel gives its value and its slope, so that the factored table can write the backward pass by hand.
+A kernel gives its value and its slope, so that the factored table can write the backward pass by hand. A kernel whose
+shape is learnt lists its parameters and gives their slopes too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,15 @@ from torch.nn import functional as F
 
 class Kernel(ABC):
     """A function φ with its derivative φ′, both 0 at −∞, which is where masked candidates are put."""
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        """Scalars that φ depends on and that gradients flow to."""
+        return ()
+
+    def parameter_slopes(self, x: Tensor) -> tuple[Tensor, ...]:
+        """∂φ(x)/∂θ of each parameter θ, 0 at −∞."""
+        return ()
 
     @abstractmethod
     def value(self, x: Tensor) -> Tensor:
@@ -55,3 +65,59 @@ class Hinge(Kernel):
     def slope(self, x: Tensor) -> Tensor:
         """1 where x > −m, else 0."""
         return (x > -self.margin).to(x.dtype)
+
+
+@dataclass(frozen=True)
+class SquaredHinge(Kernel):
+    """φ(x) = max(0, x + m)².
+
+    >>> SquaredHinge(margin=1.0).value(torch.tensor([-2.0, 0.0, 1.0]))
+    tensor([0., 1., 4.])
+    """
+
+    margin: float = 1.0
+
+    def value(self, x: Tensor) -> Tensor:
+        """max(0, x + m)²."""
+        return (x + self.margin).clamp(min=0).square()
+
+    def slope(self, x: Tensor) -> Tensor:
+        """2·max(0, x + m)."""
+        return (x + self.margin).clamp_(min=0).mul_(2)
+
+
+@dataclass(frozen=True)
+class Sigmoid(Kernel):
+    """φ(x) = σ(a·x), a smooth count of who stands above.
+
+    >>> Sigmoid().value(torch.tensor([0.0]))
+    tensor([0.5000])
+    """
+
+    sharpness: float = 1.0
+
+    def value(self, x: Tensor) -> Tensor:
+        """σ(a·x)."""
+        return torch.sigmoid(x * self.sharpness)
+
+    def slope(self, x: Tensor) -> Tensor:
+        """a·σ(a·x)·(1 − σ(a·x))."""
+        share = torch.sigmoid(x * self.sharpness)
+        return share.mul(1 - share).mul_(self.sharpness)
+
+
+@dataclass(frozen=True)
+class Exponential(Kernel):
+    """φ(x) = eˣ. For sums whose logarithm is wanted ask for a log-sum-exp: this overflows.
+
+    >>> Exponential().value(torch.tensor([0.0]))
+    tensor([1.])
+    """
+
+    def value(self, x: Tensor) -> Tensor:
+        """eˣ."""
+        return x.exp()
+
+    def slope(self, x: Tensor) -> Tensor:
+        """eˣ."""
+        return x.exp()

@@ -12,7 +12,7 @@ on the buffer besides the three products.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +20,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from shortlist.scores.kernels import Kernel
+from shortlist.scores.selection import ranks
+from shortlist.scores.table import RankWeight
 
 if TYPE_CHECKING:
     from shortlist.scores.factored import FactoredTable
@@ -119,11 +121,17 @@ class RowSum(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, row_RD: Tensor, cand_CD: Tensor, bias_C: Tensor | None, table: FactoredTable, kernel: Kernel
+        ctx: Any,
+        row_RD: Tensor,
+        cand_CD: Tensor,
+        bias_C: Tensor | None,
+        table: FactoredTable,
+        kernel: Kernel,
+        *parameters: Tensor,
     ) -> Tensor:
-        """The sum of each row."""
+        """The sum of each row. The kernel's parameters are listed so that gradients reach them."""
         ctx.table, ctx.kernel = table, kernel
-        ctx.save_for_backward(row_RD, cand_CD, bias_C)
+        ctx.save_for_backward(row_RD, cand_CD, bias_C, *parameters)
         sum_R = row_RD.new_empty(len(row_RD))
         for rows, score_BC in table.score_blocks():
             table.mask_hits(score_BC, rows)
@@ -132,19 +140,22 @@ class RowSum(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_R: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
+    def backward(ctx: Any, grad_R: Tensor) -> tuple[Tensor | None, ...]:
         """Slopes take the place of scores in the buffer."""
-        row_RD, cand_CD, bias_C = ctx.saved_tensors
+        row_RD, cand_CD, bias_C, *parameters = ctx.saved_tensors
         grads = _Gradients(row_RD, cand_CD, bias_C)
+        grad_parameters = [torch.zeros_like(parameter) for parameter in parameters]
         for rows, score_BC in ctx.table.score_blocks():
             ctx.table.mask_hits(score_BC, rows)
+            for grad, slope_BC in zip(grad_parameters, ctx.kernel.parameter_slopes(score_BC), strict=True):
+                grad += torch.dot(_weighted(slope_BC, ctx.table).sum(1), grad_R[rows])
             slope_BC = _weighted(ctx.kernel.slope(score_BC), ctx.table)
             grads.add(rows, slope_BC.mul_(grad_R[rows].unsqueeze(1)))
-        return grads.row_RD, grads.cand_CD, grads.bias_C, None, None
+        return grads.row_RD, grads.cand_CD, grads.bias_C, None, None, *grad_parameters
 
 
 class PairSum(torch.autograd.Function):
-    """``Σ_j ω_j·φ(s_rj − s_p)`` over the negatives of each positive's row."""
+    """``Σ_j ω_j·Δ_pj·φ(s_rj − s_p)`` over the negatives of each positive's row."""
 
     @staticmethod
     def forward(
@@ -155,35 +166,88 @@ class PairSum(torch.autograd.Function):
         pos_P: Tensor,
         table: FactoredTable,
         kernel: Kernel,
+        weight: RankWeight | None,
+        count_R: Tensor | None,
     ) -> Tensor:
         """The sum of each positive."""
-        ctx.table, ctx.kernel = table, kernel
+        ctx.table, ctx.kernel, ctx.weigh = table, kernel, None
         ctx.save_for_backward(row_RD, cand_CD, bias_C, pos_P)
+        if weight is not None:
+            ctx.weigh = _by_rank(table, pos_P, weight, count_R)
         sum_P = torch.zeros_like(pos_P)
         for part_P, _, difference in _differences(table, pos_P):
-            sum_P[part_P] = _weighted(kernel.value(difference), table).sum(1)
+            value = _weighted(kernel.value(difference), table)
+            sum_P[part_P] = (value if ctx.weigh is None else value.mul_(ctx.weigh(part_P))).sum(1)
         return sum_P
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_P: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor, None, None]:
+    def backward(ctx: Any, grad_P: Tensor) -> tuple[Tensor | None, ...]:
         """Slopes of all differences, gathered by row."""
-        row_RD, cand_CD, bias_C, pos_P = ctx.saved_tensors
-        table: FactoredTable = ctx.table
-        grads, grad_pos_P = _Gradients(row_RD, cand_CD, bias_C), torch.zeros_like(pos_P)
-        step = max(1, table.workspace.max_elements // max(1, len(cand_CD)))
-        grad_BC = row_RD.new_zeros(min(step, len(row_RD)), len(cand_CD))
-        rows = slice(0, 0)
-        for part_P, block, difference in _differences(table, pos_P):
-            if block != rows:
-                grads.add(rows, grad_BC[: rows.stop - rows.start])
-                grad_BC.zero_()
-                rows = block
-            slope = _weighted(ctx.kernel.slope(difference), table).mul_(grad_P[part_P].unsqueeze(1))
-            grad_pos_P[part_P] = -slope.sum(1)
-            grad_BC.index_add_(0, table.row_P[part_P] - rows.start, slope)
-        grads.add(rows, grad_BC[: rows.stop - rows.start])
-        return grads.row_RD, grads.cand_CD, grads.bias_C, grad_pos_P, None, None
+
+        def slopes(part_P: Tensor, difference: Tensor) -> Tensor:
+            slope: Tensor = _weighted(ctx.kernel.slope(difference), ctx.table)
+            return slope if ctx.weigh is None else slope.mul_(ctx.weigh(part_P))
+
+        return *_pair_gradients(ctx, grad_P, slopes), None, None, None, None
+
+
+class PairLogSumExp(torch.autograd.Function):
+    """``ln Σ_j ω_j·exp(g(s_rj − s_p))`` over the negatives of each positive's row."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        row_RD: Tensor,
+        cand_CD: Tensor,
+        bias_C: Tensor | None,
+        pos_P: Tensor,
+        table: FactoredTable,
+        log_kernel: Kernel,
+    ) -> Tensor:
+        """The logarithm of each positive's sum."""
+        ctx.table, ctx.log_kernel = table, log_kernel
+        sum_P = torch.zeros_like(pos_P)
+        for part_P, _, difference in _differences(table, pos_P):
+            sum_P[part_P] = torch.logsumexp(_log_weighted(log_kernel.value(difference), table), 1)
+        ctx.save_for_backward(row_RD, cand_CD, bias_C, pos_P, sum_P)
+        return sum_P
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_P: Tensor) -> tuple[Tensor | None, ...]:
+        """Slopes of all differences, each by its share of the sum, gathered by row."""
+        sum_P = ctx.saved_tensors[4]
+        shift_P = torch.where(sum_P.isfinite(), sum_P, 0)
+
+        def slopes(part_P: Tensor, difference: Tensor) -> Tensor:
+            log = _log_weighted(ctx.log_kernel.value(difference), ctx.table)
+            share: Tensor = log.sub_(shift_P[part_P].unsqueeze(1)).exp_()
+            return share.mul_(ctx.log_kernel.slope(difference))
+
+        return *_pair_gradients(ctx, grad_P, slopes), None, None
+
+
+def _pair_gradients(
+    ctx: Any, grad_P: Tensor, slopes: Callable[[Tensor, Tensor], Tensor]
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    """Gradients of vectors, bias and positives' scores from the slopes at every difference."""
+    row_RD, cand_CD, bias_C, pos_P = ctx.saved_tensors[:4]
+    table: FactoredTable = ctx.table
+    grads, grad_pos_P = _Gradients(row_RD, cand_CD, bias_C), torch.zeros_like(pos_P)
+    step = max(1, table.workspace.max_elements // max(1, len(cand_CD)))
+    grad_BC = row_RD.new_zeros(min(step, len(row_RD)), len(cand_CD))
+    rows = slice(0, 0)
+    for part_P, block, difference in _differences(table, pos_P):
+        if block != rows:
+            grads.add(rows, grad_BC[: rows.stop - rows.start])
+            grad_BC.zero_()
+            rows = block
+        slope = slopes(part_P, difference).mul_(grad_P[part_P].unsqueeze(1))
+        grad_pos_P[part_P] = -slope.sum(1)
+        grad_BC.index_add_(0, table.row_P[part_P] - rows.start, slope)
+    grads.add(rows, grad_BC[: rows.stop - rows.start])
+    return grads.row_RD, grads.cand_CD, grads.bias_C, grad_pos_P
 
 
 def _differences(table: FactoredTable, pos_P: Tensor) -> Iterator[tuple[Tensor, slice, Tensor]]:
@@ -194,9 +258,35 @@ def _differences(table: FactoredTable, pos_P: Tensor) -> Iterator[tuple[Tensor, 
             yield part_P, rows, score_BC[table.row_P[part_P] - rows.start].sub_(pos_P[part_P].unsqueeze(1))
 
 
+def _by_rank(
+    table: FactoredTable, pos_P: Tensor, weight: RankWeight, count_R: Tensor | None
+) -> Callable[[Tensor], Tensor]:
+    """The weights of the pairs of some positives, from ranks that are counted once."""
+    rank_RC = pos_P.new_empty(table.n_rows, len(table.candidate_CD))
+    rank_P = torch.empty_like(pos_P)
+    for rows, score_BC in table.score_blocks():
+        mine_P = table.positives_of(rows)
+        row_M, pos_M = table.row_P[mine_P] - rows.start, pos_P[mine_P]
+        if table.complete:  # the product's own value, so that a tie is a tie to the last bit
+            pos_M = score_BC[row_M, table.column_P[mine_P]]
+        table.mask_hits(score_BC, rows)
+        count_B = None if count_R is None else count_R[rows]
+        rank_RC[rows], rank_P[mine_P] = ranks(score_BC, pos_M, row_M, count_B)
+
+    def weights(part_P: Tensor) -> Tensor:
+        return weight(rank_P[part_P].unsqueeze(1), rank_RC.index_select(0, table.row_P[part_P]))
+
+    return weights
+
+
 def _weighted(value_NC: Tensor, table: FactoredTable) -> Tensor:
     """Values of candidates times their sampling weights."""
     return value_NC if table.log_weight_C is None else value_NC.mul_(table.log_weight_C.exp())
+
+
+def _log_weighted(log_NC: Tensor, table: FactoredTable) -> Tensor:
+    """Logarithms of values of candidates plus those of their sampling weights."""
+    return log_NC if table.log_weight_C is None else log_NC.add_(table.log_weight_C)
 
 
 class _Gradients:

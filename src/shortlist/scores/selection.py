@@ -35,13 +35,22 @@ def side_by_side(value_P: Tensor, row_P: Tensor, n_rows: int) -> Tensor:
     tensor([[2., -inf],
             [1., 3.]])
     """
+    place_P = places(row_P, n_rows)
+    side_RM = value_P.new_full((n_rows, int(place_P.max()) + 1 if len(row_P) else 0), -torch.inf)
+    side_RM[row_P, place_P] = value_P
+    return side_RM
+
+
+def places(row_P: Tensor, n_rows: int) -> Tensor:
+    """How many of the same row come before.
+
+    >>> places(torch.tensor([1, 0, 1]), 2)
+    tensor([0, 0, 1])
+    """
     count_R = torch.bincount(row_P, minlength=n_rows)
     order_P = torch.argsort(row_P, stable=True)
-    sorted_P = row_P[order_P]
-    place_P = torch.arange(len(row_P), device=row_P.device) - (count_R.cumsum(0) - count_R)[sorted_P]
-    side_RM = value_P.new_full((n_rows, int(count_R.max()) if len(count_R) else 0), -torch.inf)
-    side_RM[sorted_P, place_P] = value_P[order_P]
-    return side_RM
+    place_S = torch.arange(len(row_P), device=row_P.device) - (count_R.cumsum(0) - count_R)[row_P[order_P]]
+    return torch.empty_like(row_P).scatter_(0, order_P, place_S)
 
 
 def kth_largest(cand_RC: Tensor, pos_P: Tensor, row_P: Tensor, k: int) -> Tensor:
@@ -50,3 +59,28 @@ def kth_largest(cand_RC: Tensor, pos_P: Tensor, row_P: Tensor, k: int) -> Tensor
     top_RK = largest(torch.cat([largest(cand_RC, k), side_RM], 1), k)
     there_R = top_RK.isfinite().sum(1).clamp_(min=1)
     return top_RK.gather(1, (there_R - 1).unsqueeze(1)).squeeze(1)
+
+
+def ranks(negative_RC: Tensor, pos_P: Tensor, row_P: Tensor, count_R: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Ranks of negatives and positives among both, ties counted against oneself; who is not there stands at −∞.
+
+    Each negative counts for ``count_R`` items of its row, a positive for itself.
+
+    >>> ranks(torch.tensor([[3.0, 1.0]]), torch.tensor([2.0, 1.0]), torch.tensor([0, 0]))
+    (tensor([[1., 4.]]), tensor([2., 4.]))
+    >>> ranks(torch.tensor([[3.0, 1.0]]), torch.tensor([2.0, 1.0]), torch.tensor([0, 0]), torch.tensor([10.0]))
+    (tensor([[10., 22.]]), tensor([11., 22.]))
+    """
+    n_rows, n_negatives = negative_RC.shape
+    score_RN, order_RN = torch.cat([negative_RC, side_by_side(pos_P, row_P, n_rows)], 1).sort(1, descending=True)
+    if count_R is None:
+        above_RN = torch.arange(1, score_RN.shape[1] + 1, dtype=score_RN.dtype).expand_as(score_RN)
+    else:
+        is_negative_RN = order_RN < n_negatives
+        above_RN = torch.where(is_negative_RN, count_R.to(score_RN.dtype).unsqueeze(1), 1.0).cumsum(1)
+    is_last_RN = torch.ones_like(score_RN, dtype=torch.bool)
+    is_last_RN[:, :-1] = score_RN[:, 1:] != score_RN[:, :-1]
+    # equal scores share the rank of the last of them: going backwards, the least rank of a last one so far
+    rank_RN = torch.where(is_last_RN, above_RN, torch.inf).flip(1).cummin(1).values.flip(1)
+    rank_RN = torch.empty_like(rank_RN).scatter_(1, order_RN, rank_RN)
+    return rank_RN[:, :n_negatives], rank_RN[row_P, n_negatives + places(row_P, n_rows)]

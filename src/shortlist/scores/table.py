@@ -11,6 +11,7 @@ A loss asks questions and never learns how they are answered: from a tensor at h
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -20,6 +21,9 @@ from shortlist.scores.kernels import Kernel
 
 Over = Literal["all", "negatives"]
 
+RankWeight = Callable[[Tensor, Tensor], Tensor]
+"""Weights of pairs [M, C] from the ranks of their positives [M, 1] and of their candidates [M, C]."""
+
 
 class ScoreTable(ABC):
     """Questions about R rows, their P positives and their candidates.
@@ -27,6 +31,11 @@ class ScoreTable(ABC):
     ``row_P`` is the row of each positive. ``population_R`` says how many items the negatives of a row stand for: their
     number, or the size of the catalogue less the positives when the candidates are a sample whose weights correct for
     it. ``threshold_R`` is the Top-K threshold of each row, present when a loss has said that it needs one.
+
+    Losses that remember something from step to step are told who is before them: ``user_R`` the users of the rows,
+    ``pair_P`` the number of each positive among all pairs of training, ``item_C`` the items that the candidates are
+    (of shape C, or R × C where each row has its own). Where labels are graded, ``grade_P`` holds those of positives.
+    ``n_items`` is the size of the catalogue, and ``generator`` decides what is random in a loss. All may be missing.
     """
 
     row_P: Tensor
@@ -34,6 +43,12 @@ class ScoreTable(ABC):
     complete: bool
     """Whether every positive is among the candidates, as it is where these are the whole catalogue."""
     threshold_R: Tensor | None = None
+    user_R: Tensor | None = None
+    pair_P: Tensor | None = None
+    item_C: Tensor | None = None
+    grade_P: Tensor | None = None
+    n_items: int | None = None
+    generator: torch.Generator | None = None
 
     @property
     def n_rows(self) -> int:
@@ -58,8 +73,19 @@ class ScoreTable(ABC):
         """``Σ_j ω_j·φ(s_rj)`` of each row, over its negatives."""
 
     @abstractmethod
-    def pair_sum(self, kernel: Kernel) -> Tensor:
-        """``Σ_j ω_j·φ(s_rj − s_p)`` of each positive, over the negatives of its row."""
+    def pair_sum(self, kernel: Kernel, weight: RankWeight | None = None, count_R: Tensor | None = None) -> Tensor:
+        """``Σ_j ω_j·Δ_pj·φ(s_rj − s_p)`` of each positive, over the negatives of its row.
+
+        The weights Δ come from the ranks of both, as :meth:`ranks` counts them, and are held constant; 1 if not given.
+        ``count_R`` says for how many items each negative of a row counts in these ranks, where it is more than one.
+        """
+
+    @abstractmethod
+    def pair_logsumexp(self, log_kernel: Kernel) -> Tensor:
+        """``ln Σ_j ω_j·exp(g(s_rj − s_p))`` of each positive, over the negatives of its row.
+
+        Of a log-kernel g only the slope is 0 at −∞; its value there is −∞.
+        """
 
     @abstractmethod
     def ranks(self) -> Tensor:
@@ -84,6 +110,12 @@ class ScoreTable(ABC):
     def per_positive(self, value_R: Tensor) -> Tensor:
         """A value of the row, repeated for each of its positives."""
         return value_R.index_select(0, self.row_P)
+
+    def catalogue_R(self) -> Tensor:
+        """How many items there are to choose from in each row: the catalogue, or positives and negatives at hand."""
+        if self.n_items is not None:
+            return torch.full_like(self.population_R, float(self.n_items))
+        return self.population_R + torch.bincount(self.row_P, minlength=self.n_rows)
 
     def row_total(self, value_P: Tensor) -> Tensor:
         """The sum over each row's positives."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -26,6 +26,8 @@ class Step:
     user_R: Tensor
     row_P: Tensor
     item_P: Tensor
+    pair_P: Tensor
+    """The number of each positive among all pairs of training."""
     shared_C: Tensor | None = None
     log_weight_C: Tensor | None = None
     drawn_RN: Tensor | None = None
@@ -61,8 +63,9 @@ class Batches(ABC):
 
 def user_step(train: Interactions, users: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Step:
     """The step whose rows are the given users with all their positives."""
-    row_P, item_P = train.pairs_of(users)
-    return Step(torch.from_numpy(users), torch.from_numpy(row_P), torch.from_numpy(item_P).long())
+    row_P, pair_P = train.positions_of(users)
+    item_P = torch.from_numpy(train.indices[pair_P]).long()
+    return Step(torch.from_numpy(users), torch.from_numpy(row_P), item_P, torch.from_numpy(pair_P))
 
 
 class WholeCatalogue(Batches):
@@ -86,7 +89,7 @@ class SharedSample(Batches):
         """Users in random order, a sample a step."""
         for step in self._user_steps(generator):
             sample = self.candidates.draw(self.count, generator)
-            yield Step(step.user_R, step.row_P, step.item_P, sample.item_C, sample.log_weight_C)
+            yield replace(step, shared_C=sample.item_C, log_weight_C=sample.log_weight_C)
 
 
 class SampledPairs(Batches):
@@ -111,7 +114,7 @@ class SampledPairs(Batches):
         for chosen in torch.randperm(self.train.n_pairs, generator=generator).split(self.size):
             user_B = self._user_P[chosen]
             drawn_BN = self._negatives.draw(user_B, self.count, generator)
-            yield Step(user_B, torch.arange(len(chosen)), self._item_P[chosen], drawn_RN=drawn_BN)
+            yield Step(user_B, torch.arange(len(chosen)), self._item_P[chosen], chosen, drawn_RN=drawn_BN)
 
 
 def score_table(step: Step, factors: Factors, workspace: Workspace) -> ScoreTable:
@@ -120,6 +123,15 @@ def score_table(step: Step, factors: Factors, workspace: Workspace) -> ScoreTabl
     Vectors are looked up in a way whose gradient touches only the rows that were looked up, where the optimiser can
     use it.
     """
+    table = _table(step, factors, workspace)
+    table.user_R, table.pair_P, table.n_items = step.user_R, step.pair_P, len(factors.item_ID)
+    table.item_C = step.shared_C if step.drawn_RN is None else step.drawn_RN
+    if table.item_C is None:
+        table.item_C = torch.arange(table.n_items)
+    return table
+
+
+def _table(step: Step, factors: Factors, workspace: Workspace) -> ScoreTable:
     row_RD = row_vectors(_look_up(factors.user_UD, step.user_R), factors.similarity)
     if step.drawn_RN is not None:
         return _pair_table(step, row_RD, factors)

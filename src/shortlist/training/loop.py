@@ -73,7 +73,9 @@ class Training:
         self.settings, self.optimizer_settings = training, optimizer
         self.validate, self.floor = validate, floor
         keep_memory()
-        model.start(train, torch.Generator().manual_seed(seed))
+        generator = torch.Generator().manual_seed(seed)
+        model.start(train, generator)
+        loss.start(train.n_users, train.n_items, train.n_pairs, generator)
         self.batches: Batches = make_batches(train, training, loss.sampled)
         self.thresholds = loss.thresholds(train.n_users, train.n_items)
         if self.thresholds is not None and self.thresholds.needs_all and not self.batches.reaches_all:
@@ -134,8 +136,10 @@ class Training:
         due = self.thresholds is not None and self.thresholds.due(epoch)
         total = torch.zeros((), dtype=torch.float64)
         self.model.train()
+        self.loss.before_epoch(epoch)
         for number, step in enumerate(self.batches.epoch(generator)):
             table = score_table(step, self.model.factors(), self.workspace)
+            table.generator = generator
             if self.thresholds is not None:
                 if due and self.batches.rows_are_users:
                     self.thresholds.update(step.user_R, table, generator)
@@ -145,7 +149,9 @@ class Training:
                 raise ShortlistError(f"the loss became {value.item()} in epoch {epoch}; {self._advice()}")
             value.backward()
             done = (epoch - 1 + number / self.batches.steps) / self.settings.epochs
-            self.optimizer.step(self.optimizer_settings.rate(done))
+            rate = self.optimizer_settings.rate(done)
+            self.optimizer.step(rate)
+            self.loss.after_step(rate)
             total += value.detach()
             if on_step is not None:
                 on_step((number + 1) / self.batches.steps)

@@ -1,0 +1,85 @@
+"""The softmax family."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from losses.oracle import LN2, LN3, Hand, Row, Values, Variant, mean_over_positives
+
+
+def softmax_term(settings: Mapping[str, Any], positive: float, row: Row) -> float:
+    rivals = row.scores if settings["denominator"] == "all" else row.negatives
+    if not rivals:
+        return 0.0
+    total = sum(math.exp(rival / settings["tau"]) for rival in rivals)
+    if "negatives" in settings and settings["denominator"] == "negatives":
+        total *= settings["negatives"] / len(rivals)
+    return math.log(total) - settings["pull"] * positive / settings["tau"]
+
+
+def naive_sl(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
+    return mean_over_positives(rows, lambda positive, row: softmax_term(settings, positive, row))
+
+
+def naive_slatk(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
+    def term(positive: float, row: Row) -> float:
+        weight = 1 / (1 + math.exp((row.threshold - positive) / settings["tau_w"]))
+        return weight * softmax_term(settings, positive, row)
+
+    return mean_over_positives(rows, term)
+
+
+PUBLISHED = {"weight": "published", "pull": 1.0, "tau_w": 1.0}
+"""SL@K as its authors train it."""
+
+
+VALUES: dict[str, Values] = {
+    "sl": Values(
+        by_hand=[
+            # ln(e⁰ + e^{ln 2}) − ln 3 = ln 3 − ln 3
+            Hand({"tau": 1.0}, [LN3], [[0.0, LN2]], 0.0),
+            # the positive joins the sum: ln(1 + 2 + 3) − ln 3 = ln 2
+            Hand({"tau": 1.0, "denominator": "all"}, [LN3], [[0.0, LN2]], LN2),
+            # τ = ½ squares the exponentials: ln(1 + 4) − ½·2·ln 3 = ln(5/3)
+            Hand({"tau": 0.5, "pull": 0.5}, [LN3], [[0.0, LN2]], math.log(5 / 3)),
+            # a mean over rows: (ln 2 − 0 + ln 4 − ln 2)/2 = ln 2
+            Hand({"tau": 1.0}, [0.0, LN2], [[0.0, 0.0], [LN2, LN2]], LN2),
+        ],
+        naive=naive_sl,
+        variants=[
+            Variant(shift_invariant=True),
+            Variant({"denominator": "all", "tau": 0.7}, shift_invariant=True),
+            Variant({"pull": 0.8, "tau": 1.3}),
+            Variant({"pull": 0.7, "denominator": "all"}),
+        ],
+    ),
+    "slatk": Values(
+        by_hand=[
+            # at its threshold the weight is ½; two negatives scaled to two: ½·(ln 3 − 0)
+            Hand({**PUBLISHED, "tau": 1.0, "negatives": 2.0}, [0.0], [[0.0, LN2]], LN3 / 2, [0.0]),
+            # scaled to four the sum doubles: ½·(ln 6 − 0)
+            Hand({**PUBLISHED, "tau": 1.0, "negatives": 4.0}, [0.0], [[0.0, LN2]], math.log(6) / 2, [0.0]),
+            # w = σ(ln 3) = ¾, and the positive joins a sum that is not scaled: ¾·(ln 6 − ln 3)
+            Hand({**PUBLISHED, "tau": 1.0, "denominator": "all"}, [LN3], [[0.0, LN2]], 0.75 * LN2, [0.0]),
+            # τ_w = ½: w = σ(2·ln 3) = 9/10; ⁹⁄₁₀·(ln 3 − ½·ln 3)
+            Hand(
+                {"tau": 1.0, "tau_w": 0.5, "pull": 0.5, "negatives": 2.0, "weight": "detached"},
+                [LN3],
+                [[0.0, LN2]],
+                0.45 * LN3,
+                [0.0],
+            ),
+        ],
+        naive=naive_slatk,
+        variants=[
+            Variant(gradient_of_value=False),
+            Variant(PUBLISHED, shift_invariant=True),
+            Variant({**PUBLISHED, "denominator": "all", "tau": 0.7, "tau_w": 0.5}, shift_invariant=True),
+            Variant({"pull": 1.0, "tau_w": 2.0}, shift_invariant=True, gradient_of_value=False),
+            Variant({**PUBLISHED, "pull": 0.8, "negatives": 7.0}),
+        ],
+        learns_with={"k": 5, "tau_w": 2.5, "negatives": 24.0},
+    ),
+}

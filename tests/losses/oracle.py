@@ -1,0 +1,78 @@
+"""What an entry of the loss suite is made of: values worked by hand, an oracle in loops, and what a loss promises."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+LN2, LN3 = math.log(2), math.log(3)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row as the oracles see it: scores of the candidates, which of them are positives, the Top-K threshold."""
+
+    scores: list[float]
+    labels: list[bool]
+    threshold: float
+
+    @property
+    def positives(self) -> list[float]:
+        return [score for score, label in zip(self.scores, self.labels, strict=True) if label]
+
+    @property
+    def negatives(self) -> list[float]:
+        return [score for score, label in zip(self.scores, self.labels, strict=True) if not label]
+
+
+Oracle = Callable[[Mapping[str, Any], Sequence[Row]], float]
+"""The loss under all its settings, defaults included, of some rows."""
+
+
+@dataclass(frozen=True)
+class Hand:
+    """A value worked by hand: positives [B], negatives [B, N], thresholds [B], and what comes out."""
+
+    settings: dict[str, Any]
+    positives: list[float]
+    negatives: list[list[float]]
+    value: float
+    threshold: list[float] | None = None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Settings that the suite runs with, and what holds under them."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    shift_invariant: bool = False
+    """The same constant added to all scores, and to thresholds, changes nothing."""
+    gradient_of_value: bool = True
+    """The gradient is that of the value: no part of the formula is held constant."""
+    order_matters: bool = False
+    """Negatives are looked at one after the other, so that their order changes the value."""
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={value}" for name, value in self.settings.items()) or "defaults"
+
+
+@dataclass(frozen=True)
+class Values:
+    """The entry of one loss."""
+
+    by_hand: list[Hand]
+    naive: Oracle
+    variants: list[Variant]
+    learns_with: dict[str, Any] = field(default_factory=dict)
+    """Settings under which thirty small users and items are learnt; the defaults are made for large catalogues."""
+
+
+def softplus(x: float) -> float:
+    return math.log1p(math.exp(-abs(x))) + max(x, 0.0)
+
+
+def mean_over_positives(rows: Sequence[Row], term: Callable[[float, Row], float]) -> float:
+    terms = [term(positive, row) for row in rows for positive in row.positives]
+    return sum(terms) / max(1, len(terms))
