@@ -51,11 +51,13 @@ def train(
     from shortlist.runs import preset as preset_of
 
     options, start = load_options(flags), None if preset is None else preset_of(preset)
+    model_name = model or (start.model if start else "mf")
+    loss_name = loss or (start.loss if start and model_name == start.model else None)
     chosen = plan(
-        model or (start.model if start else "mf"),
-        loss or (start.loss if start and not model else None),
+        model_name,
+        loss_name,
         k if k is not None else start.k if start else 20,
-        values=start.settings if start else None,
+        values=start.settings_for(model_name, loss_name) if start else None,
         texts=parse_settings(settings, SECTIONS),
     )
     lengths = parse_ks(ks)

@@ -237,7 +237,12 @@ def _train(
         validate=validate,
         floor=floor,
     )
-    identity = {**config, "model": {"name": chosen.model_name, **chosen.model.settings()}, "pairs": _fingerprint(split)}
+    identity = {
+        **config,
+        "data": {name: value for name, value in config["data"].items() if name != "source"},  # the pairs tell better
+        "model": {"name": chosen.model_name, **chosen.model.settings()},
+        "pairs": _fingerprint(split),
+    }
     checkpoint = out / CHECKPOINT
     if resume:
         training.resume(checkpoint, identity)

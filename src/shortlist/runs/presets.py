@@ -24,6 +24,15 @@ class Preset:
     settings: Mapping[str, Mapping[str, Any]]
     published: Mapping[str, float] = field(default_factory=dict)
 
+    def settings_for(self, model: str, loss: str | None) -> dict[str, Mapping[str, Any]]:
+        """The settings as a start for a model and a loss: those of the preset's own are left out for others.
+
+        >>> sorted(preset("slatk-health-mf").settings_for("mf", "sl"))
+        ['optimizer', 'training']
+        """
+        fits = {"model": model == self.model, "loss": loss == self.loss}
+        return {section: values for section, values in self.settings.items() if fits.get(section, True)}
+
 
 PRESETS: dict[str, Preset] = {  # published: SL@K (KDD 2025), Table 2, backbone MF
     "slatk-health-mf": Preset(

@@ -20,7 +20,7 @@ Schedule = Literal["constant", "linear", "cosine"]
 class OptimizerSettings(Configured):
     """How parameters are moved."""
 
-    lr: float = param(default=0.03, above=0, help="learning rate", search=Search(1e-3, 0.1, log=True))
+    lr: float = param(default=0.03, above=0, at_most=1e30, help="learning rate", search=Search(1e-3, 0.1, log=True))
     weight_decay: float = param(
         default=0.0, at_least=0, help="L2 penalty", search=Search(choices=(0.0, 1e-6, 1e-5, 1e-4))
     )
