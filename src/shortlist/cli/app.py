@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from shortlist import __version__
+from shortlist.cli.bench import bench
 from shortlist.cli.compare import compare
 from shortlist.cli.data import data
 from shortlist.cli.demo import demo
@@ -50,5 +51,5 @@ def overview(
 
 app.command(rich_help_panel="Start")(demo)
 app.add_typer(data, name="data", rich_help_panel="Start")
-for command in (train, evaluate, recommend, compare, models, losses):
+for command in (train, evaluate, recommend, compare, bench, models, losses):
     app.command(rich_help_panel="Work")(command)

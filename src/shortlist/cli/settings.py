@@ -50,3 +50,14 @@ def parse_ks(text: str | None) -> list[int] | None:
     if min(ks) < 1:
         raise InputError(f"--ks: expected whole numbers of at least 1, received {text!r}")
     return ks
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Seeds from ``0,1,2``."""
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--seeds: expected whole numbers, such as 0,1,2, received {text!r}") from None
+    if min(seeds) < 0:
+        raise InputError(f"--seeds: expected whole numbers of at least 0, received {text!r}")
+    return seeds

@@ -1,8 +1,8 @@
 """Runs: folders that hold a fitted model with all it needs to answer, and what it was measured to do."""
 
 from shortlist.runs.evaluation import Evaluations, checked_ks, default_ks, evaluate_split, known_pairs
-from shortlist.runs.experiment import SECTIONS, Outcome, Plan, Watch, fit, plan
-from shortlist.runs.folder import CHECKPOINT, check_target, new_folder
+from shortlist.runs.experiment import SECTIONS, Outcome, Plan, Watch, fingerprint, fit, plan
+from shortlist.runs.folder import CHECKPOINT, Busy, check_target, new_folder
 from shortlist.runs.ids import Ids
 from shortlist.runs.presets import PRESETS, Preset, preset
 from shortlist.runs.recommend import recommend
@@ -13,6 +13,7 @@ __all__ = [
     "FILES",
     "PRESETS",
     "SECTIONS",
+    "Busy",
     "Evaluations",
     "Ids",
     "Outcome",
@@ -24,6 +25,7 @@ __all__ = [
     "checked_ks",
     "default_ks",
     "evaluate_split",
+    "fingerprint",
     "fit",
     "known_pairs",
     "new_folder",

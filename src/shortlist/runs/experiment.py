@@ -241,7 +241,7 @@ def _train(
         **config,
         "data": {name: value for name, value in config["data"].items() if name != "source"},  # the pairs tell better
         "model": {"name": chosen.model_name, **chosen.model.settings()},
-        "pairs": _fingerprint(split),
+        "pairs": fingerprint(split),
     }
     checkpoint = out / CHECKPOINT
     if resume:
@@ -260,7 +260,7 @@ def _train(
         )
 
 
-def _fingerprint(split: Split) -> str:
+def fingerprint(split: Split) -> str:
     """A short text that changes with any pair or id."""
     digest = hashlib.blake2b(digest_size=12)
     for part in (split.train, split.valid, split.test):

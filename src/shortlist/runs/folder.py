@@ -70,6 +70,10 @@ def new_folder(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
             shutil.rmtree(draft, ignore_errors=True)
 
 
+class Busy(InputError):
+    """Another process trains the run."""
+
+
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Hold a folder while a run is trained there: two trainings would write over each other's checkpoints.
@@ -83,7 +87,7 @@ def held(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(f"{folder}: expected a run that nobody trains, received one that is in training") from None
+            raise Busy(f"{folder}: expected a run that nobody trains, received one that is in training") from None
         except OSError:
             pass
         yield
