@@ -74,7 +74,14 @@ class Factored(Model, nn.Module):
 
     @abstractmethod
     def factors(self) -> Factors:
-        """The vectors as functions of the parameters, gradients included."""
+        """The vectors as functions of the parameters, gradients included and nothing random."""
+
+    def step(self, user_R: Tensor, item_P: Tensor, generator: torch.Generator) -> tuple[Factors, dict[str, Tensor]]:
+        """The vectors of one training step, and terms that are added to its loss, by name.
+
+        The step looks at the given users and positives; what is random in it is drawn from the generator.
+        """
+        return self.factors(), {}
 
     @property
     def n_items(self) -> int:

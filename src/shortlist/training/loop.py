@@ -138,13 +138,14 @@ class Training:
         self.model.train()
         self.loss.before_epoch(epoch)
         for number, step in enumerate(self.batches.epoch(generator)):
-            table = score_table(step, self.model.factors(), self.workspace)
+            factors, terms = self.model.step(step.user_R, step.item_P, generator)
+            table = score_table(step, factors, self.workspace)
             table.generator = generator
             if self.thresholds is not None:
                 if due and self.batches.rows_are_users:
                     self.thresholds.update(step.user_R, table, generator)
                 table.threshold_R = self.thresholds.read(step.user_R)
-            value = self.loss(table)
+            value = sum(terms.values(), start=self.loss(table))
             if not bool(value.isfinite()):
                 raise ShortlistError(f"the loss became {value.item()} in epoch {epoch}; {self._advice()}")
             value.backward()
