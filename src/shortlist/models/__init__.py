@@ -2,6 +2,21 @@
 
 from shortlist.models.base import Baseline, Factored, Model, registry
 from shortlist.models.baselines import EASE, IALS, ItemKNN, Popularity
+from shortlist.models.graph_models import LightGCN, LightGCNpp, SimGCL, XSimGCL
 from shortlist.models.mf import MF
 
-__all__ = ["EASE", "IALS", "MF", "Baseline", "Factored", "ItemKNN", "Model", "Popularity", "registry"]
+__all__ = [
+    "EASE",
+    "IALS",
+    "MF",
+    "Baseline",
+    "Factored",
+    "ItemKNN",
+    "LightGCN",
+    "LightGCNpp",
+    "Model",
+    "Popularity",
+    "SimGCL",
+    "XSimGCL",
+    "registry",
+]
