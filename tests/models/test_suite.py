@@ -134,7 +134,8 @@ class TestTrained:
         assert all(not torch.equal(before[key], after[key]) for key in before)
 
     def test_overfits_a_toy_set(self, name: str, two_tastes: Interactions) -> None:
-        model = registry[name]()
+        against_it = {key: 0.0 for key in ("dropout", "noise", "contrast") if key in registry[name].declared}
+        model = registry[name](**against_it)
         assert isinstance(model, Factored)
         training(model, two_tastes, epochs=150).run()
         scores = model.score_all(np.arange(20))

@@ -3,6 +3,7 @@
 from shortlist.models.base import Baseline, Factored, Model, registry
 from shortlist.models.baselines import EASE, IALS, ItemKNN, Popularity
 from shortlist.models.graph_models import LightGCN, LightGCNpp, SimGCL, XSimGCL
+from shortlist.models.history_models import Pooled, SimpleX
 from shortlist.models.mf import MF
 
 __all__ = [
@@ -15,8 +16,10 @@ __all__ = [
     "LightGCN",
     "LightGCNpp",
     "Model",
+    "Pooled",
     "Popularity",
     "SimGCL",
+    "SimpleX",
     "XSimGCL",
     "registry",
 ]
