@@ -163,5 +163,13 @@ class Oracle:
     def ranks(self) -> list[int]:
         return [sum(self.score[r][j] >= self.score[r][i] for j in self.items) for r, i in self.pairs]
 
+    def best_negatives(self, count: int) -> list[list[int]]:
+        rows = range(len(self.score))
+        return [sorted(sorted(self.negatives(r), key=lambda j: -self.score[r][j])[:count]) for r in rows]
+
+    def scores_at(self, columns: list[list[int]]) -> list[list[float]]:
+        rows = zip(self.score, columns, strict=True)
+        return [[score[j] if j >= 0 else -math.inf for j in row] for score, row in rows]
+
     def kth_largest(self, k: int) -> list[float]:
         return [sorted(row, reverse=True)[min(k, len(row)) - 1] for row in self.score]

@@ -20,6 +20,7 @@ from shortlist.scores import (
     Softplus,
     SquaredHinge,
 )
+from shortlist.scores.selection import best_columns, gathered
 
 FORMS = ["dense", "factored", "factored_apart"]
 KERNELS: list[tuple[Kernel, object]] = [
@@ -110,6 +111,15 @@ def test_every_question_agrees_with_loops(form: str, shape: dict[str, int]) -> N
             close(table.kth_largest(k), oracle.kth_largest(k))
         close(table.matrix(), oracle.score)
         assert table.population_R.tolist() == [len(oracle.negatives(r)) for r in range(table.n_rows)]
+        for count in (1, 4, 100):
+            best_RM = table.best_negatives(count)
+            assert best_RM.shape == (table.n_rows, count)
+            assert [sorted(j for j in row if j >= 0) for row in best_RM.tolist()] == oracle.best_negatives(count)
+        column_RM = torch.randint(-1, shape["items"], (shape["rows"], 6), generator=torch.Generator().manual_seed(seed))
+        close(table.scores_at(column_RM), oracle.scores_at(column_RM.tolist()))
+        weights = [math.log(w) for w in oracle.weight]
+        assert ("weights" in shape) == (table.log_weights() is not None)
+        assert table.log_weights() is None or table.log_weights().tolist() == pytest.approx(weights)
         mask = [[j in oracle.positives_of[r] for j in oracle.items] for r in range(table.n_rows)]
         assert table.is_positive().tolist() == mask
 
@@ -189,8 +199,9 @@ def test_two_questions_share_the_buffer_and_keep_their_gradients() -> None:
 
 
 def test_scores_in_hand_serve_the_next_question() -> None:
-    """After the k-th largest the plain scores stand in the buffer; what follows must not depend on it."""
-    for questions in (["kth", "all"], ["kth", "kth", "negatives", "all"], ["kth", "row_sum", "all"]):
+    """After a selection the plain scores stand in the buffer; what follows must not depend on it."""
+    orders = ["kth all", "kth kth negatives all", "kth row_sum all", "best all", "best at kth at negatives", "at all"]
+    for questions in (order.split() for order in orders):
         case, fresh = random_case(4, rows=6, items=300), random_case(4, rows=6, items=300)
         table, reference = case.factored(), fresh.dense()
         answer = torch.zeros((), dtype=torch.float64)
@@ -198,6 +209,12 @@ def test_scores_in_hand_serve_the_next_question() -> None:
         for question in questions:
             if question == "kth":
                 torch.testing.assert_close(table.kth_largest(3), reference.kth_largest(3))
+            elif question == "best":
+                best_RM, theirs_RM = table.best_negatives(4), reference.best_negatives(4)
+                assert torch.equal(best_RM.sort(1).values, theirs_RM.sort(1).values)
+            elif question == "at":
+                column_RM = torch.arange(12).view(6, 2)
+                torch.testing.assert_close(table.scores_at(column_RM), reference.scores_at(column_RM))
             else:
                 answer = answer + QUESTIONS[question](table).sum()
                 expected = expected + QUESTIONS[question](reference).sum()
@@ -221,10 +238,16 @@ def test_extreme_temperatures_stay_finite(bound: float | None) -> None:
         assert all(grad.isfinite().all() for grad in torch.autograd.grad(answer.sum(), [x, y]))
 
 
-def test_restriction_keeps_rows_and_positives() -> None:
-    case = random_case(1, rows=5, items=30, bias=True)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("weights", [False, True])
+def test_restriction_keeps_rows_positives_and_weights(form: str, weights: bool) -> None:
+    case = random_case(1, rows=5, items=30, bias=True, weights=weights)
     column_N = torch.tensor([3, 7, 8, 20])
-    table = case.factored().restricted(column_N)
+    table = getattr(case, form)().restricted(column_N)
+    if case.log_weight_C is None:
+        assert table.log_weights() is None
+    else:
+        assert torch.equal(table.log_weights(), case.log_weight_C[column_N])
     torch.testing.assert_close(table.positives(), case.factored().positives())
     torch.testing.assert_close(table.matrix(), case.scores()[:, column_N].detach())
     assert torch.equal(table.is_positive(), case.factored().is_positive()[:, column_N])
@@ -239,3 +262,30 @@ def test_positives_that_are_no_candidates_need_vectors() -> None:
 def test_wrong_shapes_are_named(pos: tuple[int, ...], neg: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match=r"expected positive scores \[B\] and negative scores \[B, N\], received"):
         DenseTable.from_pairs(torch.zeros(pos), torch.zeros(neg))
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_weights_of_rows_are_given_as_they_are(by_row: bool) -> None:
+    """A dense table may have weights for each row."""
+    score_RC, weight_RC = torch.rand(3, 8), torch.rand(3, 8)
+    table = DenseTable(score_RC[:, 0], torch.arange(3), score_RC, log_weight=weight_RC if by_row else weight_RC[0])
+    assert table.log_weights() is not None
+    restricted = table.restricted(torch.tensor([1, 5]))
+    assert torch.equal(restricted.log_weights(), (weight_RC if by_row else weight_RC[0])[..., [1, 5]])
+
+
+@pytest.mark.parametrize("columns", [5, 16, 200, 1003, 4096])
+@pytest.mark.parametrize("k", [1, 7, 20])
+def test_best_columns_hold_the_largest_values(columns: int, k: int) -> None:
+    """Short rows, whole groups, a rest after the groups, and values that are masked."""
+    score_RC = torch.randn(9, columns, generator=torch.Generator().manual_seed(columns))
+    score_RC[3, : columns - 2] = -torch.inf
+    score_RC[4] = -torch.inf
+    column_RK = best_columns(score_RC, k)
+    value_RK = gathered(score_RC, column_RK).sort(1, descending=True).values
+    expected_RK = score_RC.topk(min(k, columns), 1).values
+    assert torch.equal(value_RK[:, : expected_RK.shape[1]], expected_RK)
+    assert bool((value_RK[:, expected_RK.shape[1] :] == -torch.inf).all())
+    for row in column_RK.tolist():
+        there = [column for column in row if column >= 0]
+        assert len(set(there)) == len(there)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from shortlist.errors import InputError
 from shortlist.scores.kernels import Kernel
-from shortlist.scores.selection import kth_largest, ranks
+from shortlist.scores.selection import best_columns, gathered, kth_largest, ranks
 from shortlist.scores.table import Over, RankWeight, ScoreTable, logsumexp_of_positives, ranks_among_positives
 
 
@@ -119,6 +119,20 @@ class DenseTable(ScoreTable):
         """Selected from negatives and positives side by side."""
         return kth_largest(self._negatives(), self.pos_P, self.row_P, k)
 
+    @torch.no_grad()
+    def best_negatives(self, count: int) -> Tensor:
+        """Selected from the negatives."""
+        return best_columns(self._negatives(), count)
+
+    @torch.no_grad()
+    def scores_at(self, column_RM: Tensor) -> Tensor:
+        """Gathered from the matrix."""
+        return gathered(self.cand_RC, column_RM)
+
+    def log_weights(self) -> Tensor | None:
+        """As given."""
+        return self.log_weight
+
     def matrix(self) -> Tensor:
         """The scores of the candidates, as given."""
         return self.cand_RC
@@ -130,9 +144,11 @@ class DenseTable(ScoreTable):
     @torch.no_grad()
     def restricted(self, column_N: Tensor) -> DenseTable:
         """Some columns of the matrix."""
+        log_weight = self.log_weight
         return DenseTable(
             self.pos_P.detach(),
             self.row_P,
             self.cand_RC.detach().index_select(1, column_N),
             positive_RC=None if self.positive_RC is None else self.positive_RC.index_select(1, column_N),
+            log_weight=None if log_weight is None else log_weight.index_select(-1, column_N),
         )

@@ -13,9 +13,11 @@ from torch import Tensor
 from shortlist.errors import ShortlistError
 from shortlist.scores.kernels import Kernel
 from shortlist.scores.products import LogSumExp, PairLogSumExp, PairSum, RowSum, apply
-from shortlist.scores.selection import kth_largest, largest
+from shortlist.scores.selection import best_columns, gathered, kth_largest, largest
 from shortlist.scores.similarity import inner_products
 from shortlist.scores.table import Over, RankWeight, ScoreTable, logsumexp_of_positives, ranks_among_positives
+
+_PART = 1 << 18  # elements of gathered vectors that are worked on at once: a megabyte
 
 
 class Workspace:
@@ -162,6 +164,41 @@ class FactoredTable(ScoreTable):
                 result_R[rows] = kth_largest(score_BC, self.positives()[mine_P], self.row_P[mine_P] - rows.start, k)
         return result_R
 
+    @torch.no_grad()
+    def best_negatives(self, count: int) -> Tensor:
+        """By a two-step selection on the row in hand, whose own positives are taken out and put back."""
+        found = []
+        for rows, score_BC in self.score_blocks():
+            row_H, column_H = self.hits_of(rows)
+            hit_H = score_BC[row_H, column_H]
+            score_BC[row_H, column_H] = -torch.inf
+            found.append(best_columns(score_BC, count))
+            score_BC[row_H, column_H] = hit_H
+            if len(score_BC) == self.n_rows:
+                self._scores_in_hand = self.workspace.stamp
+        return torch.cat(found) if found else self.row_P.new_empty(0, count)
+
+    @torch.no_grad()
+    def scores_at(self, column_RM: Tensor) -> Tensor:
+        """Gathered from the row where it is in hand, else an inner product each, in parts that stay in the cache."""
+        if self._scores_in_hand == self.workspace.stamp:
+            score_RC = self.workspace.matrix(self.n_rows, len(self.candidate_CD), self.row_RD)
+            self._scores_in_hand = self.workspace.stamp  # read, not altered
+            return gathered(score_RC, column_RM)
+        score_RM = self.row_RD.new_empty(column_RM.shape)
+        step = max(1, _PART // max(1, column_RM.shape[1] * self.row_RD.shape[1]))
+        parts = (column_RM, self.row_RD.detach(), score_RM)
+        for column_BM, row_BD, score_BM in zip(*(part.split(step) for part in parts), strict=True):
+            item_BMD = self.candidate_CD.detach()[column_BM.clamp(min=0)]
+            torch.bmm(item_BMD, row_BD.unsqueeze(2), out=score_BM.unsqueeze(2))
+            if self.bias_C is not None:
+                score_BM += self.bias_C.detach()[column_BM.clamp(min=0)]
+        return score_RM.masked_fill_(column_RM < 0, -torch.inf)
+
+    def log_weights(self) -> Tensor | None:
+        """As given, one for each candidate."""
+        return self.log_weight_C
+
     def matrix(self) -> Tensor:
         """A new tensor with every score, for losses that cannot do without."""
         return inner_products(self.row_RD, self.candidate_CD, self.bias_C)
@@ -192,6 +229,7 @@ class FactoredTable(ScoreTable):
             positive_PD=items_PD.detach(),
             bias_C=None if self.bias_C is None else self.bias_C.detach().index_select(0, column_N),
             positive_bias_P=None if bias_P is None else bias_P.detach(),
+            log_weight_C=None if self.log_weight_C is None else self.log_weight_C.index_select(0, column_N),
             bound=self.bound,
         )
 
@@ -212,11 +250,15 @@ class FactoredTable(ScoreTable):
 
     def mask_hits(self, score_BC: Tensor, rows: slice) -> None:
         """Take the rows' own positives out of a block of candidates: every kernel and exponential is 0 at −∞."""
+        score_BC[self.hits_of(rows)] = -torch.inf
+
+    def hits_of(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """Places in a block of rows, and columns, of the positives that are candidates."""
         row_H, column_H = self.hit_row, self.hit_column
-        if len(score_BC) < self.n_rows:
+        if rows.stop - rows.start < self.n_rows:
             mine_H = (row_H >= rows.start) & (row_H < rows.stop)
             row_H, column_H = row_H[mine_H] - rows.start, column_H[mine_H]
-        score_BC[row_H, column_H] = -torch.inf
+        return row_H, column_H
 
     def positives_of(self, rows: slice) -> Tensor:
         """The positives of a block of rows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 _GROUP = 16  # scores that are reduced to their maximum before anything is selected
 
@@ -17,15 +18,43 @@ def largest(score_RC: Tensor, k: int) -> Tensor:
     >>> largest(torch.tensor([[3.0, 1.0, 2.0]]), 2)
     tensor([[3., 2.]])
     """
-    n_rows, n_columns = score_RC.shape
+    n_columns = score_RC.shape[1]
+    if n_columns // _GROUP < 4 * k:
+        return score_RC.topk(min(k, n_columns), 1).values
+    return _pool(score_RC, k)[0].topk(k, 1).values
+
+
+def best_columns(score_RC: Tensor, k: int) -> Tensor:
+    """The columns of the k largest finite values of each row, in no order; −1 where there are fewer.
+
+    >>> best_columns(torch.tensor([[3.0, 1.0, 2.0]]), 1), best_columns(torch.tensor([[-torch.inf]]), 2)
+    (tensor([[0]]), tensor([[-1, -1]]))
+    """
+    n_columns = score_RC.shape[1]
     width = n_columns // _GROUP
     if width < 4 * k:
-        return score_RC.topk(min(k, n_columns), 1).values
+        value_RK, column_RK = score_RC.topk(min(k, n_columns), 1, sorted=False)
+        column_RK.masked_fill_(value_RK == -torch.inf, -1)
+        return F.pad(column_RK, (0, k - column_RK.shape[1]), value=-1)
+    pool_RN, group_RK = _pool(score_RC, k)
+    value_RK, place_RK = pool_RN.topk(k, 1, sorted=False)
+    folded_RK = (place_RK // k) * width + group_RK.gather(1, place_RK % k)
+    column_RK = torch.where(place_RK < _GROUP * k, folded_RK, place_RK + _GROUP * (width - k))
+    return column_RK.masked_fill_(value_RK == -torch.inf, -1)
+
+
+def _pool(score_RC: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Scores among which the k largest are: those of the k best groups, stride by stride, then the rest of the row."""
+    n_rows, width = len(score_RC), score_RC.shape[1] // _GROUP
     folded_RGW = score_RC[:, : width * _GROUP].view(n_rows, _GROUP, width)
     group_RK = folded_RGW.amax(1).topk(k, 1, sorted=False).indices
     kept_RGK = folded_RGW.gather(2, group_RK.unsqueeze(1).expand(n_rows, _GROUP, k))
-    pool_RN = torch.cat([kept_RGK.flatten(1), score_RC[:, width * _GROUP :]], 1)
-    return pool_RN.topk(k, 1).values
+    return torch.cat([kept_RGK.flatten(1), score_RC[:, width * _GROUP :]], 1), group_RK
+
+
+def gathered(score_RC: Tensor, column_RM: Tensor) -> Tensor:
+    """Some scores of each row; −∞ at column −1."""
+    return score_RC.gather(1, column_RM.clamp(min=0)).masked_fill_(column_RM < 0, -torch.inf)
 
 
 def side_by_side(value_P: Tensor, row_P: Tensor, n_rows: int) -> Tensor:

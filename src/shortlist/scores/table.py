@@ -96,6 +96,18 @@ class ScoreTable(ABC):
         """The k-th largest score among each row's positives and negatives (the lowest if there are fewer); detached."""
 
     @abstractmethod
+    def best_negatives(self, count: int) -> Tensor:
+        """Columns of each row's ``count`` highest negatives, in no order; −1 where it has fewer; detached."""
+
+    @abstractmethod
+    def scores_at(self, column_RM: Tensor) -> Tensor:
+        """The scores of some candidates of each row, −∞ at column −1; detached."""
+
+    @abstractmethod
+    def log_weights(self) -> Tensor | None:
+        """``ln ω`` of the candidates, of shape C or R × C; none where each counts for one."""
+
+    @abstractmethod
     def matrix(self) -> Tensor:
         """The scores of the candidates, R × C."""
 
