@@ -17,6 +17,7 @@ from shortlist.thresholds.estimators import ESTIMATORS, Estimator
 
 FORMS = ["dense", "factored"]
 SAMPLED: list[Estimator] = ["monte_carlo", "positives_kept", "stratified"]
+"""Those that are a function of their sample alone."""
 
 
 def seeded(seed: int = 0) -> torch.Generator:
