@@ -10,7 +10,7 @@ torch.Size([])
 
 from shortlist.losses.base import Loss, registry
 from shortlist.losses.pairwise import BPR
-from shortlist.losses.pointwise import BCE
+from shortlist.losses.pointwise import BCE, CCL, GBCE, MSE, RCE, TCE
 from shortlist.losses.softmax import SL, SLAtK
 
-__all__ = ["BCE", "BPR", "SL", "Loss", "SLAtK", "registry"]
+__all__ = ["BCE", "BPR", "CCL", "GBCE", "MSE", "RCE", "SL", "TCE", "Loss", "SLAtK", "registry"]
