@@ -9,8 +9,23 @@ torch.Size([])
 """
 
 from shortlist.losses.base import Loss, registry
-from shortlist.losses.pairwise import BPR
+from shortlist.losses.pairwise import BPR, WARP, Hinge, RankNet
 from shortlist.losses.pointwise import BCE, CCL, GBCE, MSE, RCE, TCE
 from shortlist.losses.softmax import SL, SLAtK
 
-__all__ = ["BCE", "BPR", "CCL", "GBCE", "MSE", "RCE", "SL", "TCE", "Loss", "SLAtK", "registry"]
+__all__ = [
+    "BCE",
+    "BPR",
+    "CCL",
+    "GBCE",
+    "MSE",
+    "RCE",
+    "SL",
+    "TCE",
+    "WARP",
+    "Hinge",
+    "Loss",
+    "RankNet",
+    "SLAtK",
+    "registry",
+]

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from shortlist.losses.base import Loss, mean_over_positives, registry
-from shortlist.scores import ScoreTable, Softplus
+from shortlist.parameters import Search, param
+from shortlist.scores import Hinge as HingeKernel
+from shortlist.scores import Kernel, ScoreTable, Softplus
+
+_BLOCK = 1 << 22  # numbers that are worked on at once where pairs are compared one by one
+
+_EULER = 0.5772156649015329
 
 
 @registry.register("bpr")
@@ -32,3 +42,199 @@ class BPR(Loss):
         """The mean over positives."""
         population_P = table.per_positive(table.population_R.clamp(min=1))
         return mean_over_positives(table.pair_sum(Softplus()) / population_P)
+
+
+@registry.register("hinge")
+class Hinge(Loss):
+    r"""Hinge loss of pairs, known as triplet loss: a positive is to lead each negative by a margin.
+
+    .. math:: L_{ui} = \frac{1}{|N_u|} \sum_{j \in N_u} \max(0, s_{uj} - s_{ui} + m)
+
+    Schroff et al., "FaceNet: A Unified Embedding for Face Recognition and Clustering", CVPR 2015.
+
+    >>> Hinge(margin=1.0)(torch.tensor([0.5]), torch.tensor([[0.0, -1.0]]))  # (½ + 0)/2
+    tensor(0.2500)
+    """
+
+    formula = "mean_j max(0, s_j − s_i + m)"
+    target = "AUC"
+    citation = "Schroff et al., CVPR 2015"
+    cost = "one drawn negative a positive; exactly, a pass over all items for each positive"
+    use = "Where a lead beyond the margin is to earn nothing more."
+    remedy = "a larger loss.margin"
+    sampled: ClassVar[int | None] = 1
+
+    margin: float = param(
+        default=1.0, at_least=0, help="margin m by which a positive is to lead", search=Search(0.1, 5.0, log=True)
+    )
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        population_P = table.per_positive(table.population_R.clamp(min=1))
+        return mean_over_positives(table.pair_sum(HingeKernel(self.margin)) / population_P)
+
+
+@registry.register("ranknet")
+class RankNet(Loss):
+    r"""RankNet: BPR for graded labels, where a positive is also to stand above positives of a lower grade.
+
+    .. math:: L_{ui} = \frac{1}{|B_{ui}|} \sum_{j \in B_{ui}} \ln\bigl(1 + e^{s_{uj}-s_{ui}}\bigr),\quad
+              B_{ui} = \{j : y_{uj} < y_{ui}\}
+
+    Negatives have a lower grade than any positive. Without grades it is BPR. Time and memory for pairs of positives
+    are those of the pairs whose grades differ.
+
+    Burges et al., "Learning to Rank Using Gradient Descent", ICML 2005.
+
+    >>> RankNet()(torch.tensor([0.0]), torch.tensor([[0.0, 0.0]]))
+    tensor(0.6931)
+    """
+
+    formula = "mean_{j: y_j < y_i} ln(1 + exp(s_j − s_i))"
+    target = "order of pairs"
+    citation = "Burges et al., ICML 2005"
+    cost = "that of BPR, and a term for each pair of positives of different grades"
+    use = "Where labels are graded and each pair in the wrong order counts the same."
+    sampled: ClassVar[int | None] = 1
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        sum_P, count_P = table.pair_sum(Softplus()), table.per_positive(table.population_R)
+        if table.grade_P is not None:
+            for better_N, worse_N in _graded_pairs(table.grade_P, table.row_P):
+                term_N = checkpoint(_softplus_difference, table.positives(), worse_N, better_N, use_reentrant=False)
+                sum_P = sum_P.index_add(0, better_N, term_N)
+                count_P = count_P.index_add(0, better_N, torch.ones_like(term_N))
+        return mean_over_positives(sum_P / count_P.clamp(min=1))
+
+
+def _softplus_difference(score_P: Tensor, left_N: Tensor, right_N: Tensor) -> Tensor:
+    return Softplus().value(score_P.index_select(0, left_N) - score_P.index_select(0, right_N))
+
+
+def _graded_pairs(grade_P: Tensor, row_P: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Blocks of all pairs of positives of a row, the one of the higher grade first."""
+    by_grade = torch.argsort(grade_P, stable=True)
+    order_S = by_grade[torch.argsort(row_P[by_grade], stable=True)]
+    row_S, grade_S = row_P[order_S], grade_P[order_S]
+    place_S = torch.arange(len(order_S), device=row_P.device)
+    starts_S = torch.ones_like(row_S, dtype=torch.bool)
+    starts_S[1:] = row_S[1:] != row_S[:-1]
+    first_S = torch.where(starts_S, place_S, 0).cummax(0).values  # of the row
+    starts_S[1:] |= grade_S[1:] != grade_S[:-1]
+    level_S = torch.where(starts_S, place_S, 0).cummax(0).values  # of the row's positives of that grade
+    n_worse_S = level_S - first_S
+    end_S = n_worse_S.cumsum(0)
+    for start in range(0, int(end_S[-1]) if len(end_S) else 0, _BLOCK):
+        pair_N = torch.arange(start, min(start + _BLOCK, int(end_S[-1])), device=row_P.device)
+        better_N = torch.searchsorted(end_S, pair_N, right=True)
+        worse_N = first_S[better_N] + pair_N - (end_S - n_worse_S)[better_N]
+        yield order_S[better_N], order_S[worse_N]
+
+
+@dataclass(frozen=True)
+class _Violation(Kernel):
+    """φ(x) = 1 where x > −m, else 0: who counts as a violator."""
+
+    margin: float
+
+    def value(self, x: Tensor) -> Tensor:
+        return HingeKernel(self.margin).slope(x)
+
+    def slope(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+
+@registry.register("warp")
+class WARP(Loss):
+    r"""Weighted approximate-rank pairwise loss: a hinge at a violator, by the rank that is read off the search for it.
+
+    .. math:: L_{ui} = \Phi(\hat r_{ui})\,\max(0, m + s_{uj} - s_{ui}),\quad
+              \hat r_{ui} = \bigl\lfloor |N_u| / q \bigr\rfloor,\quad \Phi(r) = \sum_{k \le r} 1/k
+
+    where j is the first violator, a negative with :math:`s_{uj} > s_{ui} - m`, and q the number of negatives that are
+    looked at until it is found; 0 if there is none. Negatives are looked at in the order in which they were drawn, or
+    where there is a generator in an order of its choice; the weights of a sample are not asked for. ``rank="counted"``
+    takes what the search stands for: r is the number of violators, with weights where there are any, and the hinge
+    their mean. It has none of the search's noise.
+
+    Weston et al., "WSABIE: Scaling Up to Large Vocabulary Image Annotation", IJCAI 2011.
+
+    >>> pos, neg = torch.tensor([0.0]), torch.tensor([[-2.0, 0.0, 1.0]])
+    >>> WARP(margin=1.0)(pos, neg)  # the second is a violator: Φ(⌊3/2⌋)·1
+    tensor(1.0000)
+    >>> WARP(margin=1.0, rank="counted")(pos, neg)  # two violators: Φ(2)·(1 + 2)/2
+    tensor(2.2500)
+    """
+
+    formula = "Φ(⌊|N_u|/q⌋)·max(0, m + s_j − s_i), Φ(r) = Σ_{k≤r} 1/k, j the first violator, at trial q"
+    target = "precision at the top"
+    citation = "Weston et al., IJCAI 2011"
+    cost = "100 drawn negatives a positive; exactly, two passes over all items for each positive"
+    use = "Where the top matters and negatives are drawn; with the whole catalogue choose rank=counted."
+    remedy = "a larger loss.margin"
+    sampled: ClassVar[int | None] = 100
+
+    margin: float = param(
+        default=1.0, above=0, help="margin m by which a positive is to lead", search=Search(0.1, 5.0, log=True)
+    )
+    rank: Literal["drawn", "counted"] = param(
+        default="drawn", help="how the rank is found: by the first violator drawn, or by counting all at hand"
+    )
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        return self._counted(table) if self.rank == "counted" else self._drawn(table)
+
+    def _counted(self, table: ScoreTable) -> Tensor:
+        """By sums over all negatives at hand, each of which stands for its share of those of the catalogue."""
+        with torch.no_grad():
+            count_P = table.pair_sum(_Violation(self.margin))
+        share_R = _n_negatives(table) / table.population_R.clamp(min=1)
+        mean_P = table.pair_sum(HingeKernel(self.margin)) / count_P.clamp(min=1e-30)  # 0/1e-30 where there is none
+        return mean_over_positives(_harmonic(count_P * table.per_positive(share_R)) * mean_P)
+
+    def _drawn(self, table: ScoreTable) -> Tensor:
+        """By the first violator of each positive that has one."""
+        score_RC, pos_P = table.matrix(), table.positives()
+        n_columns = score_RC.shape[1]
+        order_C = torch.arange(n_columns, device=score_RC.device)
+        if table.generator is not None:
+            order_C = torch.randperm(n_columns, generator=table.generator)
+        positive_RC = table.is_positive().index_select(1, order_C)
+        negative_RC = score_RC.detach().index_select(1, order_C).masked_fill_(positive_RC, -torch.inf)
+        found_V, place_V = _first_violators(negative_RC, pos_P.detach(), table.row_P, self.margin)
+        row_V = table.row_P[found_V]
+        # the row's own positives are passed over in silence: they are no trials
+        hit_H = positive_RC.view(-1).nonzero().squeeze(1)
+        before_V = torch.searchsorted(hit_H, row_V * n_columns + place_V) - torch.searchsorted(hit_H, row_V * n_columns)
+        trial_V = 1 + place_V - before_V
+        rank_V = (_n_negatives(table)[row_V] / trial_V).floor()
+        lead_V = pos_P[found_V] - score_RC[row_V, order_C[place_V]]
+        return (_harmonic(rank_V) * (self.margin - lead_V)).sum() / max(1, len(pos_P))
+
+
+def _n_negatives(table: ScoreTable) -> Tensor:
+    """How many negatives each row has in the catalogue."""
+    return table.catalogue_R() - torch.bincount(table.row_P, minlength=table.n_rows)
+
+
+def _harmonic(rank: Tensor) -> Tensor:
+    """Σ_{k≤r} 1/k, also for what is no whole number.
+
+    >>> [round(value, 4) for value in _harmonic(torch.tensor([1.0, 2.0, 4.0])).tolist()]
+    [1.0, 1.5, 2.0833]
+    """
+    return torch.digamma(rank + 1) + _EULER
+
+
+def _first_violators(negative_RC: Tensor, pos_P: Tensor, row_P: Tensor, margin: float) -> tuple[Tensor, Tensor]:
+    """The positives that have a violator, and the column of the first one; what is no number counts as one."""
+    found, place = [], []
+    for part_P in torch.arange(len(pos_P), device=row_P.device).split(max(1, _BLOCK // max(1, negative_RC.shape[1]))):
+        lead = negative_RC.index_select(0, row_P[part_P]).sub_(pos_P[part_P].unsqueeze(1))
+        violates = lead.le_(-margin).logical_not_()
+        has_one = violates.any(1).nonzero().squeeze(1)
+        found.append(part_P[has_one])
+        place.append(violates[has_one].argmax(1) if len(has_one) else has_one)
+    return torch.cat(found), torch.cat(place)
