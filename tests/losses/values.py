@@ -8,7 +8,7 @@ from losses.entries import pairwise, pointwise, softmax
 from losses.oracle import Values
 from shortlist.losses import registry
 
-VALUES: dict[str, Values] = {**pointwise.VALUES, **pairwise.VALUES, **softmax.VALUES}
+VALUES: dict[str, Values] = {**pairwise.VALUES, **pointwise.VALUES, **softmax.VALUES}
 
 
 def values_of(name: str) -> Values:

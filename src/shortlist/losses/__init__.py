@@ -11,14 +11,17 @@ torch.Size([])
 from shortlist.losses.base import Loss, registry
 from shortlist.losses.pairwise import BPR, WARP, Hinge, RankNet
 from shortlist.losses.pointwise import BCE, CCL, GBCE, MSE, RCE, TCE
-from shortlist.losses.softmax import SL, SLAtK
+from shortlist.losses.softmax import BSL, PSL, SL
+from shortlist.losses.topk import SLAtK
 
 __all__ = [
     "BCE",
     "BPR",
+    "BSL",
     "CCL",
     "GBCE",
     "MSE",
+    "PSL",
     "RCE",
     "SL",
     "TCE",

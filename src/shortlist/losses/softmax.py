@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from shortlist.errors import InputError
 from shortlist.losses.base import Loss, mean_over_positives, registry
 from shortlist.parameters import Search, param
-from shortlist.scores import Over, ScoreTable, Similarity
-from shortlist.thresholds import Estimator, Thresholds
+from shortlist.scores import Kernel, Over, ScoreTable, Similarity
+from shortlist.scores.table import logsumexp_of_positives
 
 
 def softmax_terms(table: ScoreTable, tau: float, over: Over, pull: float, negatives: float | None = None) -> Tensor:
@@ -24,6 +26,11 @@ def softmax_terms(table: ScoreTable, tau: float, over: Over, pull: float, negati
         lse_R = lse_R + (negatives / table.population_R.clamp(min=1)).log()
     lse_P = table.per_positive(lse_R)
     return torch.where(lse_P == -torch.inf, 0, lse_P - table.positives() * (pull / tau))
+
+
+def log_mean_exp(table: ScoreTable, tau: float) -> Tensor:
+    """``ln mean_j exp(s_j/τ)`` of each row's negatives, which a sample estimates without knowing the catalogue."""
+    return table.logsumexp(tau, "negatives") - table.population_R.clamp(min=1).log()
 
 
 @registry.register("sl")
@@ -60,60 +67,143 @@ class SL(Loss):
         return mean_over_positives(softmax_terms(table, self.tau, self.denominator, self.pull))
 
 
-@registry.register("slatk")
-class SLAtK(Loss):
-    r"""SL@K: softmax loss whose positives are weighted by how they stand against the user's Top-K threshold β.
+@registry.register("bsl")
+class BSL(Loss):
+    r"""Bilateral softmax loss: a softmax over the positives as well, with a temperature of its own.
 
-    .. math:: L_{ui} = w_{ui}\,\Bigl(\ln \sum_j e^{s_{uj}/\tau} - c\,s_{ui}/\tau\Bigr),\quad
-              w_{ui} = \sigma\bigl((s_{ui}-\beta_u)/\tau_w\bigr)
+    .. math:: L_u = -\tau_1 \ln \frac{1}{|P_u|} \sum_{i \in P_u} e^{s_{ui}/\tau_1}
+                    + \tau_2 \ln \frac{1}{|N_u|} \sum_{j \in N_u} e^{s_{uj}/\tau_2}
 
-    With all items in the sum, exact β and c = 1 it bounds −ln DCG@K (Theorem 3.2). As published, the gradient flows
-    through the weight, which adds ``w(1−w)/τ_w·L`` at the positive: a weaker pull on hard positives, unstable where
-    τ_w is small. ``weight="detached"`` with ``pull`` below 1, the default, gives the two effects apart and is stable
-    for every τ_w.
+    That is ``form="user"``; each positive carries the value of its user, so that a user counts by the number of its
+    positives. It needs rows with all positives of a user: the easy ones then carry the pull, and noisy ones little.
+    ``form="batch"`` is what is trained with drawn pairs, a positive alone in its row:
 
-    The weight multiplies the logarithm, so that the size of the sum matters, as it does not in SL: ``negatives`` is the
-    number of negatives that it is scaled to.
+    .. math:: L_{ui} = -s_{ui}/\tau_1 + \frac{\tau_2}{\tau_1} \ln \sum_{j \in N_u} e^{s_{uj}/\tau_2}
 
-    Yang et al., "Breaking the Top-K Barrier: Advancing Top-K Ranking Metrics Optimization in Recommender Systems", KDD
-    2025.
+    which is τ₂/τ₁ times SL at τ₂: τ₁ is only a scale there. As τ₁ grows, the user form becomes τ₂ times SL at τ₂, up to
+    the constant by which a mean differs from a sum.
 
-    >>> loss = SLAtK(k=1, tau=1.0, tau_w=1.0, weight="published", pull=1.0, negatives=2.0)
-    >>> loss(torch.tensor([1.0]), torch.tensor([[0.0, 0.0]]), threshold=torch.tensor([1.0]))
+    Wu et al., "BSL: Understanding and Improving Softmax Loss for Recommendation", 2023 (arXiv 2312.12882).
+
+    >>> BSL(tau1=2.0, tau2=1.0)(torch.tensor([1.0]), torch.tensor([[0.0, 0.0]]))
     tensor(-0.1534)
     """
 
-    formula = "σ((s_i − β_u)/τ_w)·(ln Σ_j exp(s_j/τ) − c·s_i/τ)"
-    target = "NDCG@K"
-    remedy = "a larger loss.tau_w, or loss.weight=detached"
-    citation = "Yang et al., KDD 2025"
+    formula = "−s_i/τ₁ + (τ₂/τ₁)·ln Σ_j exp(s_j/τ₂); by user: −τ₁·ln mean_i exp(s_i/τ₁) + τ₂·ln mean_j exp(s_j/τ₂)"
+    target = "NDCG, where some positives are noise"
+    remedy = "a larger loss.tau2"
+    citation = "Wu et al., arXiv 2312.12882"
     similarity: ClassVar[Similarity] = "cosine"
 
-    k: int = param(default=20, at_least=1, help="K, the length of the list that is shown")
-    tau: float = param(default=0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
-    tau_w: float = param(default=2.5, above=0, help="temperature τ_w of the weight", search=Search(0.1, 3.0, log=True))
-    weight: Literal["published", "detached"] = param(
-        default="detached", help="whether the gradient flows through the weight, as published, or not"
+    tau1: float = param(
+        default=0.2, above=0, help="temperature τ₁ of the positives", search=Search(0.02, 0.5, log=True)
     )
-    pull: float = param(default=0.9, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0))
-    denominator: Over = param(default="negatives", help="what the sum runs over: the user's negatives, or all items")
-    negatives: float = param(default=1000.0, above=0, help="how many negatives the sum over negatives is scaled to")
-    threshold: Estimator = param(default="auto", help="how β is found; auto: exactly where the whole row is at hand")
-    samples: int = param(default=1000, at_least=1, help="how many items a sampled threshold looks at")
-    refresh: int = param(default=5, at_least=1, help="epochs from one refresh of β to the next")
+    tau2: float = param(
+        default=0.2, above=0, help="temperature τ₂ of the negatives", search=Search(0.02, 0.5, log=True)
+    )
+    form: Literal["batch", "user"] = param(
+        default="batch", help="whether each positive stands alone, as in published figures, or with all of its user"
+    )
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        if table.threshold_R is None:
-            raise InputError("SLAtK.threshold: expected the Top-K threshold of each row, received none")
-        term_P = softmax_terms(table, self.tau, self.denominator, self.pull, self.negatives)
-        weight_P = torch.sigmoid((table.positives() - table.per_positive(table.threshold_R)) / self.tau_w)
-        return mean_over_positives((weight_P.detach() if self.weight == "detached" else weight_P) * term_P)
+        if self.form == "batch":
+            return mean_over_positives(softmax_terms(table, self.tau2, "negatives", 1.0)) * (self.tau2 / self.tau1)
+        negatives_R = log_mean_exp(table, self.tau2)
+        count_R = table.row_total(torch.ones_like(table.positives())).clamp(min=1)
+        positives_R = logsumexp_of_positives(table.positives() / self.tau1, table.row_P, table.n_rows) - count_R.log()
+        value_R = self.tau2 * negatives_R - self.tau1 * positives_R
+        return mean_over_positives(table.per_positive(torch.where(negatives_R == -torch.inf, 0, value_R)))
 
-    def thresholds(self, n_users: int, n_items: int) -> Thresholds:
-        """β of every user, refreshed as the parameters say."""
-        if self.k > n_items:
-            raise InputError(f"SLAtK.k: expected at most {n_items}, the number of items, received {self.k}")
-        return Thresholds(
-            n_users, n_items, self.k, estimator=self.threshold, samples=self.samples, refresh=self.refresh
-        )
+
+_REACH = 1e-6
+"""The least value of an activation: below it a rival is out of reach, and the logarithm stays finite."""
+
+
+@dataclass(frozen=True)
+class LogTanh(Kernel):
+    """ln(1 + tanh x)/τ, as ln 2 + ln σ(2x), which does not lose small values."""
+
+    tau: float
+
+    def value(self, x: Tensor) -> Tensor:
+        """(ln 2 + ln σ(2x))/τ."""
+        return F.logsigmoid(x * 2).add(math.log(2)).div(self.tau)
+
+    def slope(self, x: Tensor) -> Tensor:
+        """2·σ(−2x)/τ."""
+        return torch.sigmoid(x * -2).mul_(2 / self.tau).masked_fill_(x == -torch.inf, 0)
+
+
+@dataclass(frozen=True)
+class LogAtan(Kernel):
+    """ln(1 + arctan x)/τ; the activation is below 0 where x < −tan 1 ≈ −1.557, and counts as the least there."""
+
+    tau: float
+
+    def value(self, x: Tensor) -> Tensor:
+        """ln max(1 + arctan x, ε)/τ."""
+        return (x.atan() + 1).clamp(min=_REACH).log().div(self.tau).masked_fill(x == -torch.inf, -torch.inf)
+
+    def slope(self, x: Tensor) -> Tensor:
+        """1/(τ·(1 + x²)·(1 + arctan x)), and 0 out of reach."""
+        level = x.atan().add_(1)
+        return torch.where(level > _REACH, 1 / (self.tau * (1 + x.square()) * level), 0)
+
+
+@dataclass(frozen=True)
+class LogRelu(Kernel):
+    """ln max(0, 1 + x)/τ; the least value stands for 0."""
+
+    tau: float
+
+    def value(self, x: Tensor) -> Tensor:
+        """ln max(1 + x, ε)/τ."""
+        return (x + 1).clamp(min=_REACH).log().div(self.tau).masked_fill(x == -torch.inf, -torch.inf)
+
+    def slope(self, x: Tensor) -> Tensor:
+        """1/(τ·(1 + x)), and 0 out of reach."""
+        level = x + 1
+        return torch.where(level > _REACH, 1 / (self.tau * level), 0)
+
+
+_ACTIVATIONS = {"tanh": LogTanh, "atan": LogAtan, "relu": LogRelu}
+
+
+@registry.register("psl")
+class PSL(Loss):
+    r"""Pairwise softmax loss: softmax loss whose exponential has given way to an activation closer to the unit step.
+
+    .. math:: L_{ui} = \ln \sum_{j \in N_u} \sigma_a(s_{uj}-s_{ui})^{1/\tau},\quad
+              \sigma_a(d) \in \{1+\tanh d,\; 1+\arctan d,\; \max(0, 1+d)\}
+
+    On [−1, 1], where differences of half-cosine scores lie, 1[d ≥ 0] ≤ σ_a(d) ≤ eᵈ: a tighter bound of NDCG than SL,
+    and less weight on negatives that are far above. With exp as activation it would be SL at 2τ on cosine scores.
+
+    A rival for which the activation is 0 (or below, which arctan is from −1.557 on downward; only scores other than
+    half-cosine reach it) counts with 10⁻⁶ and gets no gradient, so that the loss is finite where all rivals are such.
+
+    Yang et al., "PSL: Rethinking and Improving Softmax Loss from Pairwise Perspective for Recommendation", NeurIPS
+    2024.
+
+    >>> PSL(tau=1.0, activation="relu")(torch.tensor([0.5]), torch.tensor([[0.0, 0.5]]))
+    tensor(0.4055)
+    """
+
+    formula = "ln Σ_j σ_a(s_j − s_i)^{1/τ}, with σ_a(d) = 1 + tanh d, 1 + arctan d or max(0, 1 + d)"
+    target = "NDCG"
+    remedy = "a larger loss.tau"
+    citation = "Yang et al., NeurIPS 2024"
+    similarity: ClassVar[Similarity] = "half_cosine"
+
+    tau: float = param(
+        default=0.1, above=0, help="temperature τ: half of what SL takes", search=Search(0.01, 0.25, log=True)
+    )
+    activation: Literal["tanh", "atan", "relu"] = param(
+        default="tanh", help="what stands in for the exponential", search=Search(choices=("tanh", "atan", "relu"))
+    )
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        log_sum_P = table.pair_logsumexp(_ACTIVATIONS[self.activation](self.tau))
+        return mean_over_positives(torch.where(log_sum_P == -torch.inf, 0, log_sum_P))

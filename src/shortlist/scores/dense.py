@@ -106,7 +106,9 @@ class DenseTable(ScoreTable):
         if self.log_weight is not None:
             weight = self.log_weight
             log_PC = log_PC + (weight if weight.ndim == 1 else weight.index_select(0, self.row_P))
-        return torch.logsumexp(log_PC, 1)
+        nothing_P = (log_PC == -torch.inf).all(1)  # there torch's gradient would be no number
+        sum_P = torch.logsumexp(log_PC.masked_fill(nothing_P.unsqueeze(1), 0), 1)
+        return sum_P.masked_fill(nothing_P, -torch.inf)
 
     @torch.no_grad()
     def ranks(self) -> Tensor:

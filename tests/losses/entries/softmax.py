@@ -8,6 +8,8 @@ from typing import Any
 
 from losses.oracle import LN2, LN3, Hand, Row, Values, Variant, mean_over_positives
 
+REACH = 1e-6  # what an activation of PSL counts with where it is 0 or below
+
 
 def softmax_term(settings: Mapping[str, Any], positive: float, row: Row) -> float:
     rivals = row.scores if settings["denominator"] == "all" else row.negatives
@@ -27,6 +29,42 @@ def naive_slatk(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
     def term(positive: float, row: Row) -> float:
         weight = 1 / (1 + math.exp((row.threshold - positive) / settings["tau_w"]))
         return weight * softmax_term(settings, positive, row)
+
+    return mean_over_positives(rows, term)
+
+
+def log_mean_exp(scores: Sequence[float], tau: float) -> float:
+    """ln mean exp(s/τ), in the range of floats also for sharp temperatures."""
+    top = max(scores)
+    return top / tau + math.log(sum(math.exp((score - top) / tau) for score in scores) / len(scores))
+
+
+def naive_bsl(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
+    tau1, tau2 = settings["tau1"], settings["tau2"]
+
+    def term(positive: float, row: Row) -> float:
+        if not row.negatives:
+            return 0.0
+        pushed = log_mean_exp(row.negatives, tau2)
+        if settings["form"] == "batch":
+            return -positive / tau1 + tau2 / tau1 * (pushed + math.log(len(row.negatives)))
+        return tau2 * pushed - tau1 * log_mean_exp(row.positives, tau1)
+
+    return mean_over_positives(rows, term)
+
+
+ACTIVATIONS = {
+    "tanh": lambda d: 2 / (1 + math.exp(-2 * d)),
+    "atan": lambda d: max(REACH, 1 + math.atan(d)),
+    "relu": lambda d: max(REACH, 1 + d),
+}
+
+
+def naive_psl(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
+    def term(positive: float, row: Row) -> float:
+        activation = ACTIVATIONS[settings["activation"]]
+        logs = [math.log(activation(negative - positive)) for negative in row.negatives]
+        return log_mean_exp(logs, settings["tau"]) + math.log(len(logs)) if logs else 0.0
 
     return mean_over_positives(rows, term)
 
@@ -81,5 +119,45 @@ VALUES: dict[str, Values] = {
             Variant({**PUBLISHED, "pull": 0.8, "negatives": 7.0}),
         ],
         learns_with={"k": 5, "tau_w": 2.5, "negatives": 24.0},
+    ),
+    "bsl": Values(
+        by_hand=[
+            # τ₂/τ₁ = 2 times SL at 1: 2·(ln(1 + 2) − ln 3)
+            Hand({"tau1": 0.5, "tau2": 1.0}, [LN3], [[0.0, LN2]], 0.0),
+            # ½·(ln(1 + 4)/1 − 2·ln 3), since τ₂ = ½ squares the exponentials: ½·ln 5 − ln 3
+            Hand({"tau1": 1.0, "tau2": 0.5}, [LN3], [[0.0, LN2]], math.log(5) / 2 - LN3),
+            # a user's only positive: −ln 3 + ½·ln((1 + 4)/2)
+            Hand({"tau1": 0.7, "tau2": 0.5, "form": "user"}, [LN3], [[0.0, LN2]], math.log(2.5) / 2 - LN3),
+        ],
+        naive=naive_bsl,
+        variants=[
+            Variant(shift_invariant=True),
+            Variant({"tau1": 0.5, "tau2": 0.9}, shift_invariant=True),
+            Variant({"form": "user"}, shift_invariant=True),
+            Variant({"form": "user", "tau1": 0.8, "tau2": 0.3}, shift_invariant=True),
+        ],
+    ),
+    "psl": Values(
+        by_hand=[
+            # level with both rivals, each activation is 1: ln(1 + 1)
+            Hand({"activation": "tanh"}, [0.3], [[0.3, 0.3]], LN2),
+            # 1 + tanh(−½·ln 3) = 2·σ(−ln 3) = ½, and with τ = ½ its square: ln ¼
+            Hand({"activation": "tanh", "tau": 0.5}, [LN3 / 2], [[0.0]], -2 * LN2),
+            # 1 + arctan 1 = 1 + π/4
+            Hand({"activation": "atan", "tau": 1.0}, [0.0], [[1.0]], math.log(1 + math.pi / 4)),
+            # ½² + (5/4)² = 29/16
+            Hand({"activation": "relu", "tau": 0.5}, [0.25], [[-0.25, 0.5]], math.log(29 / 16)),
+            # out of reach: ln(10⁻⁶)/½
+            Hand({"activation": "relu", "tau": 0.5}, [2.0], [[0.0]], 2 * math.log(1e-6)),
+        ],
+        naive=naive_psl,
+        variants=[
+            Variant(shift_invariant=True),
+            Variant({"activation": "tanh", "tau": 0.7}, shift_invariant=True),
+            Variant({"activation": "atan"}, shift_invariant=True),
+            Variant({"activation": "atan", "tau": 0.5}, shift_invariant=True),
+            Variant({"activation": "relu"}, shift_invariant=True),
+            Variant({"activation": "relu", "tau": 0.5}, shift_invariant=True),
+        ],
     ),
 }

@@ -1,0 +1,74 @@
+"""Softmax losses for the Top-K: positives are weighted by how they stand against the user's Top-K threshold."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from shortlist.errors import InputError
+from shortlist.losses.base import Loss, mean_over_positives, registry
+from shortlist.losses.softmax import softmax_terms
+from shortlist.parameters import Search, param
+from shortlist.scores import Over, ScoreTable, Similarity
+from shortlist.thresholds import Estimator, Thresholds
+
+
+@registry.register("slatk")
+class SLAtK(Loss):
+    r"""SL@K: softmax loss whose positives are weighted by how they stand against the user's Top-K threshold β.
+
+    .. math:: L_{ui} = w_{ui}\,\Bigl(\ln \sum_j e^{s_{uj}/\tau} - c\,s_{ui}/\tau\Bigr),\quad
+              w_{ui} = \sigma\bigl((s_{ui}-\beta_u)/\tau_w\bigr)
+
+    With all items in the sum, exact β and c = 1 it bounds −ln DCG@K (Theorem 3.2). As published, the gradient flows
+    through the weight, which adds ``w(1−w)/τ_w·L`` at the positive: a weaker pull on hard positives, unstable where
+    τ_w is small. ``weight="detached"`` with ``pull`` below 1, the default, gives the two effects apart and is stable
+    for every τ_w.
+
+    The weight multiplies the logarithm, so that the size of the sum matters, as it does not in SL: ``negatives`` is the
+    number of negatives that it is scaled to.
+
+    Yang et al., "Breaking the Top-K Barrier: Advancing Top-K Ranking Metrics Optimization in Recommender Systems", KDD
+    2025.
+
+    >>> loss = SLAtK(k=1, tau=1.0, tau_w=1.0, weight="published", pull=1.0, negatives=2.0)
+    >>> loss(torch.tensor([1.0]), torch.tensor([[0.0, 0.0]]), threshold=torch.tensor([1.0]))
+    tensor(-0.1534)
+    """
+
+    formula = "σ((s_i − β_u)/τ_w)·(ln Σ_j exp(s_j/τ) − c·s_i/τ)"
+    target = "NDCG@K"
+    remedy = "a larger loss.tau_w, or loss.weight=detached"
+    citation = "Yang et al., KDD 2025"
+    similarity: ClassVar[Similarity] = "cosine"
+
+    k: int = param(default=20, at_least=1, help="K, the length of the list that is shown")
+    tau: float = param(default=0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
+    tau_w: float = param(default=2.5, above=0, help="temperature τ_w of the weight", search=Search(0.1, 3.0, log=True))
+    weight: Literal["published", "detached"] = param(
+        default="detached", help="whether the gradient flows through the weight, as published, or not"
+    )
+    pull: float = param(default=0.9, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0))
+    denominator: Over = param(default="negatives", help="what the sum runs over: the user's negatives, or all items")
+    negatives: float = param(default=1000.0, above=0, help="how many negatives the sum over negatives is scaled to")
+    threshold: Estimator = param(default="auto", help="how β is found; auto: exactly where the whole row is at hand")
+    samples: int = param(default=1000, at_least=1, help="how many items a sampled threshold looks at")
+    refresh: int = param(default=5, at_least=1, help="epochs from one refresh of β to the next")
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        if table.threshold_R is None:
+            raise InputError("SLAtK.threshold: expected the Top-K threshold of each row, received none")
+        term_P = softmax_terms(table, self.tau, self.denominator, self.pull, self.negatives)
+        weight_P = torch.sigmoid((table.positives() - table.per_positive(table.threshold_R)) / self.tau_w)
+        return mean_over_positives((weight_P.detach() if self.weight == "detached" else weight_P) * term_P)
+
+    def thresholds(self, n_users: int, n_items: int) -> Thresholds:
+        """β of every user, refreshed as the parameters say."""
+        if self.k > n_items:
+            raise InputError(f"SLAtK.k: expected at most {n_items}, the number of items, received {self.k}")
+        return Thresholds(
+            n_users, n_items, self.k, estimator=self.threshold, samples=self.samples, refresh=self.refresh
+        )
