@@ -30,6 +30,9 @@ WEIGHTED: list[tuple[str, dict[str, Any]]] = [
     ("slatk", {}),
     ("bsl", {"tau2": 0.7}),
     ("bsl", {"form": "user", "tau1": 0.5}),
+    ("sogclr", {}),
+    ("sogslatk", {}),
+    ("sogslatk", {"form": "published"}),
     ("psl", {"tau": 0.5}),
     ("psl", {"tau": 0.5, "activation": "relu"}),
 ]

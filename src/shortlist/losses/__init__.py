@@ -9,10 +9,11 @@ torch.Size([])
 """
 
 from shortlist.losses.base import Loss, registry
+from shortlist.losses.contrastive import SogCLR
 from shortlist.losses.pairwise import BPR, WARP, Hinge, RankNet
 from shortlist.losses.pointwise import BCE, CCL, GBCE, MSE, RCE, TCE
 from shortlist.losses.softmax import BSL, PSL, SL
-from shortlist.losses.topk import SLAtK
+from shortlist.losses.topk import SLAtK, SogSLAtK
 
 __all__ = [
     "BCE",
@@ -30,5 +31,7 @@ __all__ = [
     "Loss",
     "RankNet",
     "SLAtK",
+    "SogCLR",
+    "SogSLAtK",
     "registry",
 ]

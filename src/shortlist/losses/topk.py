@@ -6,9 +6,11 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from shortlist.errors import InputError
 from shortlist.losses.base import Loss, mean_over_positives, registry
+from shortlist.losses.contrastive import LogMeans, averaged_terms
 from shortlist.losses.softmax import softmax_terms
 from shortlist.parameters import Search, param
 from shortlist.scores import Over, ScoreTable, Similarity
@@ -59,16 +61,98 @@ class SLAtK(Loss):
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        if table.threshold_R is None:
-            raise InputError("SLAtK.threshold: expected the Top-K threshold of each row, received none")
         term_P = softmax_terms(table, self.tau, self.denominator, self.pull, self.negatives)
-        weight_P = torch.sigmoid((table.positives() - table.per_positive(table.threshold_R)) / self.tau_w)
+        weight_P = torch.sigmoid(_above_threshold(self, table) / self.tau_w)
         return mean_over_positives((weight_P.detach() if self.weight == "detached" else weight_P) * term_P)
 
     def thresholds(self, n_users: int, n_items: int) -> Thresholds:
         """β of every user, refreshed as the parameters say."""
-        if self.k > n_items:
-            raise InputError(f"SLAtK.k: expected at most {n_items}, the number of items, received {self.k}")
+        _check_k(self, self.k, n_items)
         return Thresholds(
             n_users, n_items, self.k, estimator=self.threshold, samples=self.samples, refresh=self.refresh
         )
+
+
+@registry.register("sogslatk")
+class SogSLAtK(Loss):
+    r"""SogSL@K: SL@K whose sum over negatives is averaged over the steps that a user appears in, as in SogCLR.
+
+    .. math:: L_{ui} = w_{ui}\,\bigl(-s_{ui}/\tau + \ln g_u + \hat g_u/g_u - 1\bigr),\quad
+              w_{ui} = \sigma\bigl((s_{ui}-\beta_u)/\tau_w\bigr)
+
+    with the weight w and the average g held constant; see :class:`~shortlist.losses.contrastive.SogCLR` for g. At
+    γ = 1 this is SL@K with a detached weight and its sum scaled to one negative.
+
+    ``form="published"`` is what the authors of SL@K train under this name. It weights the positive's term alone, by
+    w over its mean in the step, and so has not the gradient of SL@K:
+
+    .. math:: L_{ui} = -\frac{w_{ui}}{\bar w}\,s_{ui}/\tau + \ln g_u + \hat g_u/g_u - 1
+
+    Yang et al., "Breaking the Top-K Barrier: Advancing Top-K Ranking Metrics Optimization in Recommender Systems", KDD
+    2025 (its code); Yuan et al., ICML 2022.
+
+    >>> loss = SogSLAtK(k=1, tau=1.0, tau_w=1.0)
+    >>> loss(torch.tensor([1.0]), torch.tensor([[0.0, 0.0]]), threshold=torch.tensor([1.0]))
+    tensor(-0.5000)
+    """
+
+    formula = "σ((s_i − β_u)/τ_w)·(−s_i/τ + ln g_u + ĝ_u/g_u − 1), with g_u the average of ĝ_u = mean_j exp(s_j/τ)"
+    target = "NDCG@K, with few negatives"
+    remedy = "a larger loss.tau"
+    citation = "Yang et al., KDD 2025; Yuan et al., ICML 2022"
+    similarity: ClassVar[Similarity] = "cosine"
+
+    k: int = param(default=20, at_least=1, help="K, the length of the list that is shown")
+    tau: float = param(default=0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
+    tau_w: float = param(default=2.5, above=0, help="temperature τ_w of the weight", search=Search(0.1, 3.0, log=True))
+    gamma: float = param(
+        default=0.9,
+        above=0,
+        at_most=1,
+        help="share γ of the step at hand in the average",
+        search=Search(choices=(0.1, 0.3, 0.5, 0.7, 0.9)),
+    )
+    form: Literal["consistent", "published"] = param(
+        default="consistent", help="whether both terms are weighted, as in SL@K, or the positive's alone, as published"
+    )
+    threshold: Estimator = param(default="auto", help="how β is found; auto: exactly where the whole row is at hand")
+    samples: int = param(default=1000, at_least=1, help="how many items a sampled threshold looks at")
+    refresh: int = param(default=5, at_least=1, help="epochs from one refresh of β to the next")
+
+    def __post_init__(self) -> None:
+        self.means: LogMeans | None = None
+
+    def start(self, n_users: int, n_items: int, n_pairs: int, generator: torch.Generator) -> None:
+        """An average for each user, not yet set."""
+        self.means = LogMeans(n_users)
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        log_weight_P = F.logsigmoid(_above_threshold(self, table).detach() / self.tau_w)
+        log_P = averaged_terms(table, self.tau, self.gamma, self.means, self.training)
+        pull_P, there_P = table.positives() / self.tau, log_P != -torch.inf
+        if self.form == "published":  # shares of the mean are taken in logarithms: all weights may be 0 in floats
+            log_total = torch.logsumexp(log_weight_P[there_P], 0)
+            share_P = torch.where(there_P, (log_weight_P - log_total).exp() * there_P.sum(), 0)
+            return mean_over_positives(torch.where(there_P, log_P - share_P * pull_P, 0))
+        return mean_over_positives(torch.where(there_P, log_weight_P.exp() * (log_P - pull_P), 0))
+
+    def thresholds(self, n_users: int, n_items: int) -> Thresholds:
+        """β of every user, refreshed as the parameters say."""
+        _check_k(self, self.k, n_items)
+        return Thresholds(
+            n_users, n_items, self.k, estimator=self.threshold, samples=self.samples, refresh=self.refresh
+        )
+
+
+def _above_threshold(loss: Loss, table: ScoreTable) -> Tensor:
+    """How far each positive stands above the threshold of its row."""
+    if table.threshold_R is None:
+        raise InputError(f"{type(loss).__name__}.threshold: expected the Top-K threshold of each row, received none")
+    return table.positives() - table.per_positive(table.threshold_R)
+
+
+def _check_k(loss: Loss, k: int, n_items: int) -> None:
+    """Refuse lists that are longer than the catalogue."""
+    if k > n_items:
+        raise InputError(f"{type(loss).__name__}.k: expected at most {n_items}, the number of items, received {k}")

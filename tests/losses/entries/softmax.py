@@ -53,6 +53,34 @@ def naive_bsl(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
     return mean_over_positives(rows, term)
 
 
+def naive_sogclr(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
+    """Of users that are met for the first time, where g = ĝ."""
+
+    def term(positive: float, row: Row) -> float:
+        return log_mean_exp(row.negatives, settings["tau"]) - positive / settings["tau"] if row.negatives else 0.0
+
+    return mean_over_positives(rows, term)
+
+
+def naive_sogslatk(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
+    """Of users that are met for the first time, where g = ĝ."""
+
+    def weight(positive: float, row: Row) -> float:
+        return 1 / (1 + math.exp((row.threshold - positive) / settings["tau_w"]))
+
+    weights = [weight(positive, row) for row in rows if row.negatives for positive in row.positives]
+
+    def term(positive: float, row: Row) -> float:
+        if not row.negatives:
+            return 0.0
+        pull, push = weight(positive, row) * positive / settings["tau"], log_mean_exp(row.negatives, settings["tau"])
+        if settings["form"] == "published":
+            return push - pull / (sum(weights) / len(weights))
+        return weight(positive, row) * push - pull
+
+    return mean_over_positives(rows, term)
+
+
 ACTIVATIONS = {
     "tanh": lambda d: 2 / (1 + math.exp(-2 * d)),
     "atan": lambda d: max(REACH, 1 + math.atan(d)),
@@ -159,5 +187,41 @@ VALUES: dict[str, Values] = {
             Variant({"activation": "relu"}, shift_invariant=True),
             Variant({"activation": "relu", "tau": 0.5}, shift_invariant=True),
         ],
+    ),
+    "sogclr": Values(
+        by_hand=[
+            # a first visit: ln((1 + 2)/2) − ln 3 = −ln 2
+            Hand({"tau": 1.0}, [LN3], [[0.0, LN2]], -LN2),
+            # τ = ½ squares the exponentials: ln((1 + 4)/2) − 2·ln 3
+            Hand({"tau": 0.5, "gamma": 0.1}, [LN3], [[0.0, LN2]], math.log(2.5) - 2 * LN3),
+        ],
+        naive=naive_sogclr,
+        variants=[
+            Variant(shift_invariant=True),
+            Variant({"tau": 0.7, "gamma": 0.1}, shift_invariant=True),
+            Variant({"gamma": 1.0}, shift_invariant=True),
+        ],
+    ),
+    "sogslatk": Values(
+        by_hand=[
+            # w = σ(ln 3) = ¾, and a first visit: ¾·(ln(3/2) − ln 3)
+            Hand({"tau": 1.0, "tau_w": 1.0}, [LN3], [[0.0, LN2]], -0.75 * LN2, [0.0]),
+            # weights ¾ and ¼ are 3/2 and ½ of their mean: ½·(ln(3/2) − 3/2·ln 3 + ln(3/2) − ½·0)
+            Hand(
+                {"tau": 1.0, "tau_w": 1.0, "form": "published"},
+                [LN3, 0.0],
+                [[0.0, LN2], [0.0, LN2]],
+                math.log(1.5) - 0.75 * LN3,
+                [0.0, LN3],
+            ),
+        ],
+        naive=naive_sogslatk,
+        variants=[
+            Variant(shift_invariant=True, gradient_of_value=False),
+            Variant({"tau": 0.7, "tau_w": 0.5, "gamma": 0.3}, shift_invariant=True, gradient_of_value=False),
+            Variant({"form": "published"}, shift_invariant=True, gradient_of_value=False),
+            Variant({"form": "published", "tau_w": 0.5}, shift_invariant=True, gradient_of_value=False),
+        ],
+        learns_with={"k": 5},
     ),
 }

@@ -1,0 +1,190 @@
+"""Softmax losses that remember: what they keep from step to step, and the gradients that come of it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from shortlist.errors import InputError
+from shortlist.losses import SL, Loss, SLAtK, SogCLR, SogSLAtK, registry
+from training.toys import training
+
+G = torch.Generator
+
+
+def started(loss: Loss, users: int = 6, items: int = 9, seed: int = 0) -> Loss:
+    loss.start(users, items, 20, G().manual_seed(seed))
+    return loss
+
+
+def scores(seed: int, rows: int = 4, negatives: int = 5) -> tuple[Tensor, Tensor]:
+    g = G().manual_seed(seed)
+    pos, neg = (torch.randn(*shape, generator=g, dtype=torch.float64) for shape in ((rows,), (rows, negatives)))
+    return pos.requires_grad_(), neg.requires_grad_()
+
+
+def means(negatives: Tensor, tau: float) -> list[float]:
+    """ĝ of each row, by loops."""
+    return [sum(math.exp(s / tau) for s in row) / len(row) for row in negatives.tolist()]
+
+
+class Averages:
+    """SogCLR's averages by loops: rows of one user give one ĝ, the mean of theirs; the first sets g."""
+
+    def __init__(self, gamma: float) -> None:
+        self.gamma = gamma
+        self.g: dict[int, float] = {}
+
+    def step(self, users: list[int], now: list[float]) -> list[float]:
+        for user in set(users):
+            mine = [value for other, value in zip(users, now, strict=True) if other == user]
+            new = sum(mine) / len(mine)
+            self.g[user] = (1 - self.gamma) * self.g[user] + self.gamma * new if user in self.g else new
+        return [self.g[user] for user in users]
+
+
+STEPS = [[0, 1, 2, 3], [3, 2, 4, 0], [1, 1, 5, 1], [1, 0, 0, 4]]
+"""Users of the rows of some steps: known and new, and several rows of one."""
+
+
+@pytest.mark.parametrize("gamma", [0.1, 0.9, 1.0])
+@pytest.mark.parametrize("tau", [0.2, 1.0])
+def test_sogclr_over_steps(gamma: float, tau: float) -> None:
+    """Value and gradient of each step, g among the constants, against loops and the published surrogate."""
+    loss, averages = started(SogCLR(tau=tau, gamma=gamma)), Averages(gamma)
+    for seed, users in enumerate(STEPS):
+        pos, neg = scores(seed)
+        value = loss(pos, neg, users=torch.tensor(users))
+        now = means(neg, tau)
+        g = averages.step(users, now)
+        terms = [math.log(b) + a / b - 1 - s / tau for a, b, s in zip(now, g, pos.tolist(), strict=True)]
+        assert value.item() == pytest.approx(sum(terms) / 4, rel=1e-6)  # averages are kept in float32
+        surrogate = (-pos / tau + (neg / tau).exp().mean(1) / torch.tensor(g, dtype=torch.float64)).mean()
+        expected = torch.autograd.grad(surrogate, [pos, neg])
+        for ours, theirs in zip(torch.autograd.grad(value, [pos, neg]), expected, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-9)
+
+
+def test_sogclr_bounds_sl_and_meets_it_on_first_visits() -> None:
+    """ln ĝ ≤ ln g + ĝ/g − 1."""
+    loss = started(SogCLR(gamma=0.3))
+    for seed in range(6):
+        pos, neg = scores(seed)
+        ours, sl = loss(pos, neg, users=torch.arange(4)).item(), (SL()(pos, neg) - math.log(5)).item()
+        assert (ours == pytest.approx(sl, rel=1e-12)) if seed == 0 else (ours > sl)
+
+
+@pytest.mark.parametrize("name", ["sogclr", "sogslatk"])
+def test_gamma_of_one_forgets(name: str) -> None:
+    """SL, and SL@K with a detached weight whose sum is scaled to one negative: value and gradient."""
+    loss = started(registry[name](gamma=1.0))
+    plain: Loss = SL() if name == "sogclr" else SLAtK(weight="detached", pull=1.0, negatives=1.0)
+    beta, constant = torch.linspace(-1, 1, 4, dtype=torch.float64), math.log(5) if name == "sogclr" else 0.0
+    for seed in range(3):
+        pos, neg = scores(seed)
+        values = [one(pos, neg, threshold=beta, users=torch.arange(4)) for one in (loss, plain)]
+        torch.testing.assert_close(values[0], values[1] - constant, rtol=1e-12, atol=1e-12)
+        ours, theirs = (torch.autograd.grad(value, [pos, neg]) for value in values)
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("form", ["consistent", "published"])
+def test_sogslatk_over_steps(form: Any) -> None:
+    """The gradient of the surrogates in words: w·(−s/τ + ĝ/g), or −(w/mean w)·s/τ + ĝ/g."""
+    loss, averages, tau = started(SogSLAtK(gamma=0.3, tau_w=0.7, form=form)), Averages(0.3), 0.2
+    beta = torch.linspace(-1, 1, 4, dtype=torch.float64)
+    for seed, users in enumerate(STEPS):
+        pos, neg = scores(seed)
+        g = torch.tensor(averages.step(users, means(neg, tau)), dtype=torch.float64)
+        w = torch.sigmoid((pos.detach() - beta) / 0.7)
+        pull, push = pos / tau, (neg / tau).exp().mean(1) / g
+        surrogate = w * (push - pull) if form == "consistent" else push - w / w.mean() * pull
+        expected = torch.autograd.grad(surrogate.mean(), [pos, neg])
+        ours = torch.autograd.grad(loss(pos, neg, threshold=beta, users=torch.tensor(users)), [pos, neg])
+        for one, other in zip(ours, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["sogclr", "sogslatk"])
+class TestAverages:
+    def test_sharp_temperatures_stay_in_range(self, name: str) -> None:
+        """e^{1/τ} = e^{100} is none of float32's numbers; averages of it are kept all the same."""
+        loss = started(registry[name](tau=0.01, gamma=0.5))
+        for level in (1.0, -1.0, 1.0, 0.0):
+            pos, neg = torch.tensor([0.5], requires_grad=True), torch.full((1, 3), level, requires_grad=True)
+            value = loss(pos, neg, users=torch.tensor([2]), threshold=torch.zeros(1))
+            grads = torch.autograd.grad(value, [pos, neg])
+            assert all(bool(t.isfinite().all()) for t in (value, *grads))
+
+    def test_users_without_negatives_move_nothing(self, name: str) -> None:
+        loss, user = started(registry[name](gamma=0.5)), torch.tensor([2])
+        beta = torch.zeros(1)
+        loss(torch.ones(1), torch.zeros(1, 3), users=user, threshold=beta)
+        before = {key: tensor.clone() for key, tensor in loss.state_dict().items()}
+        pos = torch.ones(1, requires_grad=True)
+        value = loss(pos, torch.zeros(1, 0), users=user, threshold=beta)
+        assert value.item() == 0
+        assert torch.autograd.grad(value, pos)[0].item() == 0
+        for key, tensor in loss.state_dict().items():
+            assert torch.equal(tensor, before[key])
+
+    def test_looking_does_not_move_them(self, name: str) -> None:
+        loss, (pos, neg) = started(registry[name](gamma=0.5)), scores(1)
+        given = {"users": torch.arange(4), "threshold": torch.zeros(4, dtype=torch.float64)}
+        loss(pos, neg, **given)
+        loss.eval()
+        state = {key: tensor.clone() for key, tensor in loss.state_dict().items()}
+        once, again = (loss(2 * pos, 2 * neg, **given) for _ in range(2))
+        assert torch.equal(once, again)
+        assert all(torch.equal(tensor, state[key]) for key, tensor in loss.state_dict().items())
+        loss.train()
+        assert torch.equal(loss(2 * pos, 2 * neg, **given), once)
+        assert any(not torch.equal(tensor, state[key]) for key, tensor in loss.state_dict().items())
+
+    def test_known_users_need_a_start(self, name: str) -> None:
+        pos, neg = scores(0)
+        with pytest.raises(InputError, match=r"^loss\.start: expected a call with the number of users"):
+            registry[name]()(pos, neg, users=torch.arange(4), threshold=torch.zeros(4))
+
+
+# ------------------------------------------------------------------------- saved, loaded, and through the loop
+
+REMEMBERING: list[tuple[str, dict[str, Any]]] = [
+    ("sogclr", {"gamma": 0.3}),
+    ("sogslatk", {"gamma": 0.3, "k": 5, "refresh": 2}),
+    ("sogslatk", {"gamma": 0.3, "k": 5, "refresh": 2, "form": "published"}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), REMEMBERING)
+@pytest.mark.parametrize("against", ["all", "pairs"])
+def test_saved_and_loaded_it_goes_on_with_the_same_bits(
+    name: str, settings: dict[str, Any], against: str, tmp_path: Path
+) -> None:
+    """Six epochs in one go, and three of them, a checkpoint, another process's worth of objects, and three more."""
+
+    def make() -> Any:
+        return training(registry[name](**settings), against=against, negatives=4, batch=20)
+
+    whole, first, second = make(), make(), make()
+    whole.run()
+    for _ in range(3):
+        first.epoch()
+    first.save(tmp_path / "checkpoint", {})
+    second.resume(tmp_path / "checkpoint", {})
+    second.run()
+    assert whole.loss.state_dict().keys() == second.loss.state_dict().keys() != set()
+    for part in ("loss", "model"):
+        ours, theirs = (getattr(run, part).state_dict() for run in (second, whole))
+        assert [key for key in theirs if not torch.equal(ours[key], theirs[key])] == []
+    forgetful = make()
+    forgetful.resume(tmp_path / "checkpoint", {})
+    forgetful.loss.load_state_dict(make().loss.state_dict())
+    forgetful.run()  # the memory matters: without it the end is another
+    assert not torch.equal(forgetful.model.state()["item"], whole.model.state()["item"])
