@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from scores.tables import random_case
 from shortlist.errors import InputError
-from shortlist.losses import SL, Loss, SLAtK, SogCLR, SogSLAtK, registry
+from shortlist.losses import SL, AdvInfoNCE, Loss, SLAtK, SogCLR, SogSLAtK, registry
 from training.toys import training
 
 G = torch.Generator
@@ -153,10 +154,164 @@ class TestAverages:
             registry[name]()(pos, neg, users=torch.arange(4), threshold=torch.zeros(4))
 
 
+# -------------------------------------------------------------------------------------------------------- AdvInfoNCE
+
+
+def adversary(seed: int = 0, **settings: Any) -> AdvInfoNCE:
+    """A started loss whose adversary is far from uniform, in its own float64 as everything here."""
+    loss = AdvInfoNCE(**{"dim": 3, "negatives": None, **settings})
+    started(loss, seed=seed)
+    loss.double()
+    for climber in (loss.users, loss.items):
+        climber.vector.copy_(torch.randn(climber.vector.shape, generator=G().manual_seed(seed), dtype=torch.float64))
+    return loss
+
+
+def hardness(loss: AdvInfoNCE, user: int, items: list[int]) -> list[float]:
+    """p of some items, by loops."""
+    a, b = loss.users.vector.tolist()[user], loss.items.vector.tolist()
+    logits = [sum(x * y for x, y in zip(a, b[item], strict=True)) for item in items]
+    total = sum(math.exp(logit) for logit in logits)
+    return [math.exp(logit) / total for logit in logits]
+
+
+def adversarial_by_loops(loss: AdvInfoNCE, score_RC: Tensor, positive_RC: Tensor, users: list[int]) -> float:
+    terms = []
+    for row, scores_C in enumerate(score_RC.tolist()):
+        positives = positive_RC[row].nonzero().flatten().tolist()
+        negatives = [item for item in range(len(scores_C)) if item not in positives]
+        p = hardness(loss, users[row], negatives) if negatives else []
+        for item in positives:
+            total = sum(
+                q * math.exp((scores_C[j] - scores_C[item]) / loss.tau) for q, j in zip(p, negatives, strict=True)
+            )
+            terms.append(math.log(1 + loss.weight * len(negatives) * total))
+    return sum(terms) / len(terms)
+
+
+@pytest.mark.parametrize("form", ["dense", "factored", "factored_apart"])
+def test_hardness_weighs_negatives(form: str) -> None:
+    for seed in range(3):
+        loss, case = adversary(seed, tau=0.6, weight=3.0), random_case(seed, rows=6, items=9)
+        table = getattr(case, form)()
+        table.user_R, table.item_C = torch.tensor([5, 0, 1, 1, 3, 2]), torch.arange(9)
+        expected = adversarial_by_loops(loss, case.scores(), case.dense().is_positive(), table.user_R.tolist())
+        assert loss(table).item() == pytest.approx(expected, rel=1e-10)
+        grads = torch.autograd.grad(loss(table), case.vectors())
+        dense = case.dense()
+        dense.user_R, dense.item_C = table.user_R, table.item_C
+        for ours, theirs in zip(grads, torch.autograd.grad(loss(dense), case.vectors()), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+
+
+def test_drawn_negatives_have_the_hardness_of_their_items() -> None:
+    loss, (pos, neg) = adversary(tau=0.6, weight=3.0), scores(0)
+    items, users = torch.randint(9, (4, 5), generator=G().manual_seed(1)), torch.tensor([4, 4, 0, 2])
+    terms = []
+    for row in range(4):
+        p = hardness(loss, int(users[row]), items[row].tolist())
+        rivals = zip(p, neg[row].tolist(), strict=True)
+        terms.append(math.log(1 + 3 * 5 * sum(q * math.exp((s - pos[row].item()) / 0.6) for q, s in rivals)))
+    assert loss(pos, neg, users=users, items=items).item() == pytest.approx(sum(terms) / 4, rel=1e-10)
+
+
+def test_uniform_hardness_is_sl_with_the_positive_inside() -> None:
+    """Where users and items are not told, and also where the adversary's vectors are 0."""
+    pos, neg = scores(2)
+    expected = SL(denominator="all", tau=0.3)(pos, neg)
+    loss = adversary(tau=0.3, weight=1.0)
+    torch.testing.assert_close(loss(pos, neg), expected, rtol=1e-12, atol=1e-12)
+    loss.items.vector.zero_()
+    told = loss(pos, neg, users=torch.arange(4), items=torch.arange(5))
+    torch.testing.assert_close(told, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_adversary_climbs_along_the_gradient(drawn: bool) -> None:
+    """Adam's first step is the learning rate times the sign of the gradient, here taken by differences."""
+    loss, (pos, neg) = adversary(tau=0.6, weight=1.0, rate=1e-3, every=2), scores(3)
+    items = torch.tensor([[0, 1, 2, 3, 4]] * 3 + [[6, 6, 7, 0, 1]]) if drawn else torch.arange(5)
+    told = {"users": torch.tensor([0, 1, 1, 5]), "items": items}
+    expected = {}
+    for name in ("users", "items"):
+        vector = getattr(loss, name).vector
+        expected[name] = torch.zeros_like(vector)
+        for place in range(vector.numel()):
+            values = []
+            for shift in (1e-6, -1e-6):
+                vector.view(-1)[place] += shift
+                values.append(loss(pos, neg, **told).item())
+                vector.view(-1)[place] -= shift
+            expected[name].view(-1)[place] = (values[0] - values[1]) / 2e-6
+    before = {name: getattr(loss, name).vector.clone() for name in expected}
+    value = loss(pos, neg, **told).item()
+    loss.before_epoch(2)
+    loss(pos, neg, **told).backward()
+    loss.after_step(0.1)
+    for name, gradient in expected.items():
+        moved = getattr(loss, name).vector - before[name]
+        assert bool((gradient.abs() > 1e-9).any())
+        torch.testing.assert_close(moved, 1e-3 * gradient / (gradient.abs() + 1e-8), rtol=1e-3, atol=1e-6)
+    assert loss(pos, neg, **told).item() > value
+
+
+def test_adversary_is_adam_on_what_was_touched() -> None:
+    """Beside torch's Adam, which is the same where every step touches all rows."""
+    loss, rate = adversary(tau=0.6, weight=1.0, rate=0.05, every=1), 0.05
+    users, items = (c.vector.clone().requires_grad_() for c in (loss.users, loss.items))
+    optimizer = torch.optim.Adam([users, items], lr=rate, maximize=True)
+    twin = adversary(tau=0.6, weight=1.0)
+    loss.before_epoch(1)
+    for seed in range(4):
+        pos, neg = scores(seed, rows=6, negatives=9)
+        told = {"users": torch.randperm(6, generator=G().manual_seed(seed)), "items": torch.arange(9)}
+        loss(pos, neg, **told).backward()
+        loss.after_step(1.0)
+        tilt = users[told["users"]] @ items.T
+        log_p = tilt - torch.logsumexp(tilt, 1, keepdim=True)
+        rival = torch.logsumexp(neg.detach() / twin.tau + log_p, 1) + math.log(9)
+        optimizer.zero_grad()
+        torch.nn.functional.softplus(rival - pos.detach() / twin.tau).mean().backward()
+        optimizer.step()
+    torch.testing.assert_close(loss.users.vector, users.detach(), rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(loss.items.vector, items.detach(), rtol=1e-6, atol=1e-9)
+
+
+def test_adversary_learns_when_it_is_due() -> None:
+    """Every second epoch, three times; never while looking, and never the users that were not there."""
+    loss, (pos, neg) = adversary(every=2, rounds=3, rate=0.01), scores(4)
+    moved = []
+    for epoch in range(1, 12):
+        before = loss.users.vector.clone()
+        loss.before_epoch(epoch)
+        loss.eval()
+        loss(pos, neg, users=torch.arange(4), items=torch.arange(5)).backward()
+        loss.after_step(0.1)
+        assert torch.equal(loss.users.vector, before)
+        loss.train()
+        loss(pos, neg, users=torch.arange(4), items=torch.arange(5)).backward()
+        loss.after_step(0.1)
+        changed = (loss.users.vector != before).any(1).tolist()
+        assert changed[4:] == [False, False]
+        moved += [epoch] if all(changed[:4]) else []
+    assert moved == [2, 4, 6]
+
+
+def test_rounds_of_nothing_change_nothing() -> None:
+    """An adversary that never learns, or at a rate of 0, leaves the model's way as it is."""
+    ends = []
+    for settings in ({"rounds": 0}, {"rate": 0.0, "every": 1}):
+        run = training(registry["advinfonce"](**settings), epochs=4)
+        run.run()
+        ends.append(run.model.state()["item"])
+    assert torch.equal(ends[0], ends[1])
+
+
 # ------------------------------------------------------------------------- saved, loaded, and through the loop
 
 REMEMBERING: list[tuple[str, dict[str, Any]]] = [
     ("sogclr", {"gamma": 0.3}),
+    ("advinfonce", {"every": 2, "rate": 0.05, "dim": 4}),
     ("sogslatk", {"gamma": 0.3, "k": 5, "refresh": 2}),
     ("sogslatk", {"gamma": 0.3, "k": 5, "refresh": 2, "form": "published"}),
 ]

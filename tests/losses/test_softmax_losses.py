@@ -31,6 +31,7 @@ WEIGHTED: list[tuple[str, dict[str, Any]]] = [
     ("bsl", {"tau2": 0.7}),
     ("bsl", {"form": "user", "tau1": 0.5}),
     ("sogclr", {}),
+    ("advinfonce", {"negatives": None}),
     ("sogslatk", {}),
     ("sogslatk", {"form": "published"}),
     ("psl", {"tau": 0.5}),

@@ -9,7 +9,7 @@ torch.Size([])
 """
 
 from shortlist.losses.base import Loss, registry
-from shortlist.losses.contrastive import SogCLR
+from shortlist.losses.contrastive import AdvInfoNCE, SogCLR
 from shortlist.losses.pairwise import BPR, WARP, Hinge, RankNet
 from shortlist.losses.pointwise import BCE, CCL, GBCE, MSE, RCE, TCE
 from shortlist.losses.softmax import BSL, PSL, SL
@@ -27,6 +27,7 @@ __all__ = [
     "SL",
     "TCE",
     "WARP",
+    "AdvInfoNCE",
     "Hinge",
     "Loss",
     "RankNet",

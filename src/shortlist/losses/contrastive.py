@@ -7,12 +7,13 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from shortlist.errors import InputError
 from shortlist.losses.base import Loss, mean_over_positives, registry
 from shortlist.losses.softmax import log_mean_exp
 from shortlist.parameters import Search, param
-from shortlist.scores import ScoreTable, Similarity
+from shortlist.scores import ScoreTable, Similarity, Softplus
 from shortlist.scores.table import logsumexp_of_positives
 
 
@@ -26,9 +27,10 @@ class LogMeans(nn.Module):
     tensor([2.])
     """
 
+    log_mean_U: Tensor
+
     def __init__(self, n_users: int) -> None:
         super().__init__()
-        self.log_mean_U: Tensor
         self.register_buffer("log_mean_U", torch.full((n_users,), -torch.inf))
 
     @torch.no_grad()
@@ -114,3 +116,127 @@ class SogCLR(Loss):
         """The mean over positives."""
         log_P = averaged_terms(table, self.tau, self.gamma, self.means, self.training)
         return mean_over_positives(torch.where(log_P == -torch.inf, 0, log_P - table.positives() / self.tau))
+
+
+class Climber(nn.Module):
+    """A table of vectors that moves up a loss, by Adam on the rows that a step has touched."""
+
+    vector: Tensor
+    mean: Tensor
+    square: Tensor
+    steps: Tensor
+
+    def __init__(self, count: int, dim: int, generator: torch.Generator) -> None:
+        super().__init__()
+        start = torch.randn(count, dim, generator=generator).mul_(math.sqrt(2 / (count + dim)))  # Xavier's normal
+        self.register_buffer("vector", start)
+        self.register_buffer("mean", torch.zeros(count, dim))
+        self.register_buffer("square", torch.zeros(count, dim))
+        self.register_buffer("steps", torch.tensor(0))
+        self._leaf: Tensor | None = None
+
+    def rows(self, index: Tensor, climbs: bool) -> Tensor:
+        """Some of the vectors; where they climb, :meth:`climb` will know the gradient that reaches them."""
+        if not climbs:
+            return F.embedding(index, self.vector)
+        if self._leaf is None:
+            self._leaf = self.vector.detach().requires_grad_()  # the same memory, but a start of gradients
+        return F.embedding(index, self._leaf, sparse=True)
+
+    def forget(self) -> None:
+        """Drop what gradient has come so far."""
+        self._leaf = None
+
+    @torch.no_grad()
+    def climb(self, rate: float) -> None:
+        """A step up, if a gradient has come."""
+        gradient = None if self._leaf is None else self._leaf.grad
+        self._leaf = None
+        if gradient is None:
+            return
+        gradient = gradient.coalesce()
+        row_N, grad_NE = gradient.indices()[0], gradient.values()
+        self.steps += 1
+        mean_NE = self.mean[row_N].lerp_(grad_NE, 0.1)
+        square_NE = self.square[row_N].lerp_(grad_NE.square(), 0.001)
+        self.mean[row_N], self.square[row_N] = mean_NE, square_NE
+        count = int(self.steps)
+        mean_NE, square_NE = mean_NE / (1 - 0.9**count), square_NE / (1 - 0.999**count)
+        self.vector[row_N] += rate * mean_NE / (square_NE.sqrt() + 1e-8)
+
+
+@registry.register("advinfonce")
+class AdvInfoNCE(Loss):
+    r"""AdvInfoNCE: softmax loss against an adversary that learns how hard each negative is.
+
+    .. math:: L_{ui} = \ln\Bigl(1 + k N \sum_{j \in N_u} p_{uj}\,e^{(s_{uj}-s_{ui})/\tau}\Bigr),\quad
+              p_{uj} = \frac{e^{a_u \cdot b_j}}{\sum_{l \in N_u} e^{a_u \cdot b_l}}
+
+    The model descends, the adversary's vectors a, b ascend, with an Adam and a learning rate of their own, in every
+    ``every``-th epoch and at most ``rounds`` times, which bounds how far p leaves the uniform distribution. As in the
+    original, the model goes on learning in those epochs. N, the number of negatives that the sum is scaled to, makes
+    samples and the whole catalogue comparable. With the uniform p of scores whose users and items are not told, and
+    k = 1, this is SL with the positive inside the sum.
+
+    Zhang et al., "Empowering Collaborative Filtering with Principled Adversarial Contrastive Loss", NeurIPS 2023.
+
+    >>> loss = AdvInfoNCE(tau=1.0, weight=1.0, negatives=2.0)
+    >>> loss(torch.tensor([1.0]), torch.tensor([[0.0, 0.0]]))
+    tensor(0.5514)
+    """
+
+    formula = "ln(1 + k·N·Σ_j p_j·exp((s_j − s_i)/τ)), with p = softmax_j(a_u·b_j), which an adversary learns"
+    target = "NDCG, out of distribution"
+    remedy = "a larger loss.tau"
+    citation = "Zhang et al., NeurIPS 2023"
+    similarity: ClassVar[Similarity] = "cosine"
+
+    tau: float = param(default=0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
+    weight: float = param(default=64.0, above=0, help="weight k of the negatives")
+    negatives: float | None = param(
+        default=1000.0, above=0, help="N, how many negatives the sum is scaled to; none: as many as there are"
+    )
+    dim: int = param(default=64, at_least=1, help="length of the adversary's vectors")
+    rate: float = param(default=5e-5, at_least=0, help="learning rate of the adversary")
+    every: int = param(default=5, at_least=1, help="epochs from one in which the adversary learns to the next")
+    rounds: int = param(default=7, at_least=0, help="in how many epochs the adversary learns, at most")
+
+    def __post_init__(self) -> None:
+        self.users: Climber | None = None
+        self.items: Climber | None = None
+        self._climbs = False
+
+    def start(self, n_users: int, n_items: int, n_pairs: int, generator: torch.Generator) -> None:
+        """The adversary's vectors, by Xavier's normal distribution."""
+        self.users, self.items = (Climber(count, self.dim, generator) for count in (n_users, n_items))
+
+    def before_epoch(self, epoch: int) -> None:
+        """Decide whether the adversary learns in this epoch."""
+        self._climbs = epoch % self.every == 0 and epoch // self.every <= self.rounds
+        for climber in (self.users, self.items):
+            if climber is not None:
+                climber.forget()
+
+    def after_step(self, rate: float) -> None:
+        """The adversary's step."""
+        for climber in (self.users, self.items):
+            if climber is not None:
+                climber.climb(self.rate)
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        size = table.population_R.clamp(min=1).log() if self.negatives is None else math.log(self.negatives)
+        rival_P = table.per_positive(self._log_mean(table) + size + math.log(self.weight))
+        return mean_over_positives(Softplus().value(rival_P - table.positives() / self.tau))
+
+    def _log_mean(self, table: ScoreTable) -> Tensor:
+        """``ln Σ_j p_j·exp(s_j/τ)`` of each row."""
+        if self.users is None or self.items is None or table.user_R is None or table.item_C is None:
+            return log_mean_exp(table, self.tau)
+        climbs = self._climbs and self.training and torch.is_grad_enabled()
+        dtype = table.population_R.dtype
+        left_RE = self.users.rows(table.user_R, climbs).to(dtype)
+        right = self.items.rows(table.item_C, climbs).to(dtype)
+        normaliser_R = table.tilted_logsumexp(math.inf, left_RE, right)
+        normaliser_R = torch.where(normaliser_R == -torch.inf, 0, normaliser_R)
+        return table.tilted_logsumexp(self.tau, left_RE, right) - normaliser_R

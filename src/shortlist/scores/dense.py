@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -83,6 +85,14 @@ class DenseTable(ScoreTable):
         if over == "negatives":
             return negatives_R
         return torch.logaddexp(negatives_R, logsumexp_of_positives(self.pos_P / tau, self.row_P, self.n_rows))
+
+    def tilted_logsumexp(self, tau: float, left_RE: Tensor, right: Tensor) -> Tensor:
+        """A matrix of inner products on top of the scores."""
+        tilt_RC = left_RE @ right.T if right.ndim == 2 else torch.bmm(right, left_RE.unsqueeze(2)).squeeze(2)
+        if math.isfinite(tau):
+            tilt_RC = self.cand_RC / tau + tilt_RC
+        tilted = DenseTable(self.pos_P, self.row_P, tilt_RC, positive_RC=self.positive_RC, log_weight=self.log_weight)
+        return tilted.logsumexp(1.0, "negatives")
 
     def row_sum(self, kernel: Kernel) -> Tensor:
         """The kernel of every candidate, weighted and summed."""

@@ -5,6 +5,7 @@ How its questions are answered, and how their gradients flow back, is in :mod:`s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -116,6 +117,24 @@ class FactoredTable(ScoreTable):
         if over == "negatives" or with_hits:
             return sum_R
         return torch.logaddexp(sum_R, logsumexp_of_positives(self.positives() / tau, self.row_P, self.n_rows))
+
+    def tilted_logsumexp(self, tau: float, left_RE: Tensor, right: Tensor) -> Tensor:
+        """Scores and tilt are one inner product, of longer vectors."""
+        row_RF, cand_CF, bias_C = left_RE, right, None
+        if math.isfinite(tau):
+            row_RF = torch.cat([self.row_RD / tau, left_RE], 1)
+            cand_CF = torch.cat([self.candidate_CD, right], 1)
+            bias_C = None if self.bias_C is None else self.bias_C / tau
+        tilted = FactoredTable(
+            row_RF,
+            cand_CF,
+            row_P=self.hit_row,
+            column_P=self.hit_column,
+            bias_C=bias_C,
+            log_weight_C=self.log_weight_C,
+            workspace=self.workspace,
+        )
+        return tilted.logsumexp(1.0, "negatives")
 
     def row_sum(self, kernel: Kernel) -> Tensor:
         """Summed block by block; the backward pass computes the products again."""

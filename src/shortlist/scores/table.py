@@ -69,6 +69,13 @@ class ScoreTable(ABC):
         """``ln Σ_j ω_j·exp(s_rj/τ)`` of each row, over all its items or its negatives; ω are sampling weights."""
 
     @abstractmethod
+    def tilted_logsumexp(self, tau: float, left_RE: Tensor, right: Tensor) -> Tensor:
+        """``ln Σ_j ω_j·exp(s_rj/τ + a_r·b_j)`` of each row, over its negatives; of a·b alone where τ is infinite.
+
+        The vectors a (R × E) belong to rows; b to candidates, C × E, or R × C × E where each row has its own.
+        """
+
+    @abstractmethod
     def row_sum(self, kernel: Kernel) -> Tensor:
         """``Σ_j ω_j·φ(s_rj)`` of each row, over its negatives."""
 

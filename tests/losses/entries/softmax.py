@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from losses.oracle import LN2, LN3, Hand, Row, Values, Variant, mean_over_positives
+from losses.oracle import LN2, LN3, Hand, Row, Values, Variant, mean_over_positives, softplus
 
 REACH = 1e-6  # what an activation of PSL counts with where it is 0 or below
 
@@ -77,6 +77,19 @@ def naive_sogslatk(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
         if settings["form"] == "published":
             return push - pull / (sum(weights) / len(weights))
         return weight(positive, row) * push - pull
+
+    return mean_over_positives(rows, term)
+
+
+def naive_advinfonce(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
+    """Of scores whose users and items are not told: p is uniform."""
+
+    def term(positive: float, row: Row) -> float:
+        if not row.negatives:
+            return 0.0
+        size = len(row.negatives) if settings["negatives"] is None else settings["negatives"]
+        rival = log_mean_exp(row.negatives, settings["tau"]) + math.log(settings["weight"] * size)
+        return softplus(rival - positive / settings["tau"])
 
     return mean_over_positives(rows, term)
 
@@ -223,5 +236,21 @@ VALUES: dict[str, Values] = {
             Variant({"form": "published", "tau_w": 0.5}, shift_invariant=True, gradient_of_value=False),
         ],
         learns_with={"k": 5},
+    ),
+    "advinfonce": Values(
+        by_hand=[
+            # ln(1 + 2·(1 + 2)/3) = ln 3
+            Hand({"tau": 1.0, "weight": 2.0, "negatives": None}, [LN3], [[0.0, LN2]], LN3),
+            # scaled from two negatives to four the sum doubles: ln(1 + 2·(1 + 2)/3)
+            Hand({"tau": 1.0, "weight": 1.0, "negatives": 4.0}, [LN3], [[0.0, LN2]], LN3),
+            # τ = ½ squares the exponentials: ln(1 + (1 + 4)/9)
+            Hand({"tau": 0.5, "weight": 1.0, "negatives": 2.0}, [LN3], [[0.0, LN2]], math.log(14 / 9)),
+        ],
+        naive=naive_advinfonce,
+        variants=[
+            Variant(shift_invariant=True),
+            Variant({"tau": 0.7, "weight": 1.0, "negatives": None}, shift_invariant=True),
+            Variant({"tau": 1.5, "weight": 3.0, "negatives": 5.0}, shift_invariant=True),
+        ],
     ),
 }
