@@ -133,20 +133,24 @@ class Oracle:
             answer.append(math.log(total) if total else -math.inf)
         return answer
 
-    def row_sum(self, phi: Callable[[float], float]) -> list[float]:
-        return [sum(self.weight[j] * phi(self.score[r][j]) for j in self.negatives(r)) for r in range(len(self.score))]
+    def row_sum(self, phi: Callable[[float], float], offsets: list[float] | None = None) -> list[float]:
+        return [
+            sum(self.weight[j] * phi(self.score[r][j] - (offsets[r] if offsets else 0.0)) for j in self.negatives(r))
+            for r in range(len(self.score))
+        ]
 
     def pair_sum(
         self,
         phi: Callable[[float], float],
         weight: Callable[[float, float], float] = lambda i, j: 1.0,
         counts: list[float] | None = None,
+        own: float = 1.0,
     ) -> list[float]:
-        """``weight`` of the ranks of both; a negative of row r counts for ``counts[r]`` items in them."""
+        """``weight`` of the ranks of both, where negatives of row r count for ``counts[r]``, a positive for ``own``."""
 
         def rank(row: int, item: int) -> float:
             above = [j for j in self.items if self.score[row][j] >= self.score[row][item]]
-            return sum(1.0 if j in self.positives_of[row] or counts is None else counts[row] for j in above)
+            return sum(own if j in self.positives_of[row] else 1.0 if counts is None else counts[row] for j in above)
 
         return [
             sum(
@@ -154,6 +158,19 @@ class Oracle:
                 for j in self.negatives(r)
             )
             for r, i in self.pairs
+        ]
+
+    def positive_pair_sum(
+        self, phi: Callable[[float], float], weight: Callable[[int, int], float] = lambda p, q: 1.0
+    ) -> list[float]:
+        """``weight`` of the places of both among all positives."""
+        return [
+            sum(
+                weight(p, q) * phi(self.score[r][j] - self.score[r][i])
+                for q, (row, j) in enumerate(self.pairs)
+                if row == r and p != q
+            )
+            for p, (r, i) in enumerate(self.pairs)
         ]
 
     def pair_logsumexp(self, log_phi: Callable[[float], float]) -> list[float]:

@@ -19,8 +19,10 @@ from shortlist.scores import (
     Sigmoid,
     Softplus,
     SquaredHinge,
+    positive_pair_sum,
 )
 from shortlist.scores.selection import best_columns, gathered
+from shortlist.scores.within import positive_pairs
 
 FORMS = ["dense", "factored", "factored_apart"]
 KERNELS: list[tuple[Kernel, object]] = [
@@ -100,11 +102,19 @@ def test_every_question_agrees_with_loops(form: str, shape: dict[str, int]) -> N
             close(table.logsumexp(tau, "negatives"), oracle.logsumexp(tau, "negatives"))
         for kernel, phi in KERNELS:
             close(table.row_sum(kernel), oracle.row_sum(phi))
+            offset_R = torch.linspace(-1, 1, table.n_rows, dtype=torch.float64)
+            close(table.row_sum(kernel, offset_R), oracle.row_sum(phi, offset_R.tolist()))
             close(table.pair_sum(kernel), oracle.pair_sum(phi))
             close(table.pair_sum(kernel, gap), oracle.pair_sum(phi, lambda i, j: 1 / i + 0.3 * j))
             count_R = torch.arange(1.0, table.n_rows + 1)
             by_loops = oracle.pair_sum(phi, lambda i, j: 1 / i + 0.3 * j, count_R.tolist())
             close(table.pair_sum(kernel, gap, count_R), by_loops)
+            count_R2 = torch.stack([count_R, torch.full_like(count_R, 2.5)], 1)
+            by_loops = oracle.pair_sum(phi, lambda i, j: 1 / i + 0.3 * j, count_R.tolist(), 2.5)
+            close(table.pair_sum(kernel, gap, count_R2), by_loops)
+            close(positive_pair_sum(table, kernel), oracle.positive_pair_sum(phi))
+            by_loops = oracle.positive_pair_sum(phi, lambda p, q: 1 + p + 0.125 * q)
+            close(positive_pair_sum(table, kernel, lambda p_Q, q_Q: 1 + p_Q + 0.125 * q_Q), by_loops)
         close(table.pair_logsumexp(LogSigmoid()), oracle.pair_logsumexp(lambda x: -math.log1p(math.exp(-2 * x))))
         assert table.ranks().tolist() == oracle.ranks()
         for k in (1, 3, 200):
@@ -129,8 +139,10 @@ QUESTIONS = {
     "all": lambda table: finite(table.logsumexp(0.7, "all")),
     "negatives": lambda table: finite(table.logsumexp(0.7, "negatives")),
     "row_sum": lambda table: table.row_sum(Softplus()),
+    "row_sum above an offset": lambda table: table.row_sum(Softplus(), torch.arange(1.0, table.n_rows + 1)),
     "pair_sum": lambda table: table.pair_sum(Softplus()),
     "pair_sum by rank": lambda table: table.pair_sum(Softplus(), gap),
+    "positive_pair_sum": lambda table: positive_pair_sum(table, Softplus(), lambda p_Q, q_Q: 1 + p_Q + 0.125 * q_Q),
     "pair_logsumexp": lambda table: finite(table.pair_logsumexp(LogSigmoid())),
     "matrix": lambda table: table.matrix(),
 }
@@ -185,6 +197,19 @@ def test_ties_count_against_oneself_in_weights_of_ranks(form: str) -> None:
     table: ScoreTable = getattr(case, form)()
     n_negatives_P = table.per_positive(table.population_R)
     close(table.pair_sum(Exponential(), gap), (n_negatives_P * (1 / 6 + 0.3 * 6)).tolist())
+
+
+@pytest.mark.parametrize("most", [1, 5, 1000])
+def test_pairs_of_positives_come_in_parts_and_only_once(most: int) -> None:
+    case = random_case(6, rows=8, items=20)
+    parts = list(positive_pairs(case.row_P, 8, most))
+    pairs = [pair for i_Q, j_Q in parts for pair in zip(i_Q.tolist(), j_Q.tolist(), strict=True)]
+    rows = case.row_P.tolist()
+    assert sorted(pairs) == [
+        (i, j) for i in range(len(rows)) for j in range(len(rows)) if i != j and rows[i] == rows[j]
+    ]
+    assert max(len(i_Q) for i_Q, _ in parts) <= most + 20  # a positive's own partners are not torn apart
+    assert list(positive_pairs(torch.zeros(0, dtype=torch.long), 3)) == []
 
 
 def test_two_questions_share_the_buffer_and_keep_their_gradients() -> None:

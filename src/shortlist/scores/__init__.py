@@ -5,6 +5,7 @@ from shortlist.scores.factored import FactoredTable, Workspace
 from shortlist.scores.kernels import Exponential, Hinge, Kernel, Sigmoid, Softplus, SquaredHinge
 from shortlist.scores.similarity import Factors, Similarity, item_vectors, row_vectors
 from shortlist.scores.table import Over, RankWeight, ScoreTable
+from shortlist.scores.within import PairWeight, positive_pair_sum
 
 __all__ = [
     "DenseTable",
@@ -14,6 +15,7 @@ __all__ = [
     "Hinge",
     "Kernel",
     "Over",
+    "PairWeight",
     "RankWeight",
     "ScoreTable",
     "Sigmoid",
@@ -22,5 +24,6 @@ __all__ = [
     "SquaredHinge",
     "Workspace",
     "item_vectors",
+    "positive_pair_sum",
     "row_vectors",
 ]

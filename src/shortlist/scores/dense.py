@@ -94,9 +94,10 @@ class DenseTable(ScoreTable):
         tilted = DenseTable(self.pos_P, self.row_P, tilt_RC, positive_RC=self.positive_RC, log_weight=self.log_weight)
         return tilted.logsumexp(1.0, "negatives")
 
-    def row_sum(self, kernel: Kernel) -> Tensor:
+    def row_sum(self, kernel: Kernel, offset_R: Tensor | None = None) -> Tensor:
         """The kernel of every candidate, weighted and summed."""
-        return self._weighted(kernel.value(self._negatives())).sum(1)
+        score_RC = self._negatives() if offset_R is None else self._negatives() - offset_R.detach().unsqueeze(1)
+        return self._weighted(kernel.value(score_RC)).sum(1)
 
     def _differences(self) -> Tensor:
         """P × C of them."""

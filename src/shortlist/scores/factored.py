@@ -18,7 +18,7 @@ from shortlist.scores.selection import best_columns, gathered, kth_largest, larg
 from shortlist.scores.similarity import inner_products
 from shortlist.scores.table import Over, RankWeight, ScoreTable, logsumexp_of_positives, ranks_among_positives
 
-_PART = 1 << 18  # elements of gathered vectors that are worked on at once: a megabyte
+_PART = 1 << 18  # elements that are worked on at once, so that they stay in the cache from one operation to the next
 
 
 class Workspace:
@@ -136,9 +136,10 @@ class FactoredTable(ScoreTable):
         )
         return tilted.logsumexp(1.0, "negatives")
 
-    def row_sum(self, kernel: Kernel) -> Tensor:
+    def row_sum(self, kernel: Kernel, offset_R: Tensor | None = None) -> Tensor:
         """Summed block by block; the backward pass computes the products again."""
-        sum_R: Tensor = apply(RowSum, self.row_RD, self.candidate_CD, self.bias_C, self, kernel, *kernel.parameters)
+        vectors = self.row_RD, self.candidate_CD, self.bias_C
+        sum_R: Tensor = apply(RowSum, *vectors, self, kernel, offset_R, *kernel.parameters)
         return sum_R
 
     def pair_sum(self, kernel: Kernel, weight: RankWeight | None = None, count_R: Tensor | None = None) -> Tensor:
@@ -285,5 +286,6 @@ class FactoredTable(ScoreTable):
         return mine_P.nonzero().squeeze(1)
 
     def parts(self, index_P: Tensor) -> tuple[Tensor, ...]:
-        """Positives in parts whose differences with all candidates fit in a block."""
-        return torch.split(index_P, max(1, self.workspace.max_elements // (4 * max(1, len(self.candidate_CD)))))
+        """Positives in parts whose differences with all candidates fit in a block, and in the cache."""
+        most = min(self.workspace.max_elements // 4, _PART)
+        return torch.split(index_P, max(1, most // max(1, len(self.candidate_CD))))

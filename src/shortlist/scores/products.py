@@ -127,14 +127,14 @@ class RowSum(torch.autograd.Function):
         bias_C: Tensor | None,
         table: FactoredTable,
         kernel: Kernel,
+        offset_R: Tensor | None,
         *parameters: Tensor,
     ) -> Tensor:
         """The sum of each row. The kernel's parameters are listed so that gradients reach them."""
-        ctx.table, ctx.kernel = table, kernel
+        ctx.table, ctx.kernel, ctx.offset_R = table, kernel, offset_R
         ctx.save_for_backward(row_RD, cand_CD, bias_C, *parameters)
         sum_R = row_RD.new_empty(len(row_RD))
-        for rows, score_BC in table.score_blocks():
-            table.mask_hits(score_BC, rows)
+        for rows, score_BC in _above_offset(table, offset_R):
             sum_R[rows] = _weighted(kernel.value(score_BC), table).sum(1)
         return sum_R
 
@@ -145,13 +145,19 @@ class RowSum(torch.autograd.Function):
         row_RD, cand_CD, bias_C, *parameters = ctx.saved_tensors
         grads = _Gradients(row_RD, cand_CD, bias_C)
         grad_parameters = [torch.zeros_like(parameter) for parameter in parameters]
-        for rows, score_BC in ctx.table.score_blocks():
-            ctx.table.mask_hits(score_BC, rows)
+        for rows, score_BC in _above_offset(ctx.table, ctx.offset_R):
             for grad, slope_BC in zip(grad_parameters, ctx.kernel.parameter_slopes(score_BC), strict=True):
                 grad += torch.dot(_weighted(slope_BC, ctx.table).sum(1), grad_R[rows])
             slope_BC = _weighted(ctx.kernel.slope(score_BC), ctx.table)
             grads.add(rows, slope_BC.mul_(grad_R[rows].unsqueeze(1)))
-        return grads.row_RD, grads.cand_CD, grads.bias_C, None, None, *grad_parameters
+        return grads.row_RD, grads.cand_CD, grads.bias_C, None, None, None, *grad_parameters
+
+
+def _above_offset(table: FactoredTable, offset_R: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
+    """Blocks of negatives' scores less the offset of their row."""
+    for rows, score_BC in table.score_blocks():
+        table.mask_hits(score_BC, rows)
+        yield rows, score_BC if offset_R is None else score_BC.sub_(offset_R[rows].unsqueeze(1))
 
 
 class PairSum(torch.autograd.Function):

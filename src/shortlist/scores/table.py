@@ -76,15 +76,16 @@ class ScoreTable(ABC):
         """
 
     @abstractmethod
-    def row_sum(self, kernel: Kernel) -> Tensor:
-        """``Σ_j ω_j·φ(s_rj)`` of each row, over its negatives."""
+    def row_sum(self, kernel: Kernel, offset_R: Tensor | None = None) -> Tensor:
+        """``Σ_j ω_j·φ(s_rj − θ_r)`` of each row, over its negatives; offsets θ are held constant, 0 if not given."""
 
     @abstractmethod
     def pair_sum(self, kernel: Kernel, weight: RankWeight | None = None, count_R: Tensor | None = None) -> Tensor:
         """``Σ_j ω_j·Δ_pj·φ(s_rj − s_p)`` of each positive, over the negatives of its row.
 
         The weights Δ come from the ranks of both, as :meth:`ranks` counts them, and are held constant; 1 if not given.
-        ``count_R`` says for how many items each negative of a row counts in these ranks, where it is more than one.
+        ``count_R`` says for how many items each negative of a row counts in these ranks, where it is more than one; in
+        two columns, R × 2, for how many a negative counts and for how many a positive.
         """
 
     @abstractmethod
