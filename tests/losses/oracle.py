@@ -67,6 +67,8 @@ class Values:
     variants: list[Variant]
     learns_with: dict[str, Any] = field(default_factory=dict)
     """Settings under which thirty small users and items are learnt; the defaults are made for large catalogues."""
+    on_its_own: bool = True
+    """What a positive adds does not depend on its row's other positives."""
 
 
 def softplus(x: float) -> float:

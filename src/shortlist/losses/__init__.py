@@ -10,6 +10,7 @@ torch.Size([])
 
 from shortlist.losses.base import Loss, registry
 from shortlist.losses.contrastive import AdvInfoNCE, SogCLR
+from shortlist.losses.lambdas import ARPLoss1, ARPLoss2, LambdaLossAtK, LambdaRank, NDCGLoss1, NDCGLoss2, NDCGLoss2pp
 from shortlist.losses.pairwise import BPR, WARP, Hinge, RankNet
 from shortlist.losses.pointwise import BCE, CCL, GBCE, MSE, RCE, TCE
 from shortlist.losses.softmax import BSL, PSL, SL
@@ -27,9 +28,16 @@ __all__ = [
     "SL",
     "TCE",
     "WARP",
+    "ARPLoss1",
+    "ARPLoss2",
     "AdvInfoNCE",
     "Hinge",
+    "LambdaLossAtK",
+    "LambdaRank",
     "Loss",
+    "NDCGLoss1",
+    "NDCGLoss2",
+    "NDCGLoss2pp",
     "RankNet",
     "SLAtK",
     "SogCLR",

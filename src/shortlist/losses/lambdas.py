@@ -1,0 +1,371 @@
+"""The Lambda family: pairs weighed by what their places in the ranking are worth.
+
+    L_i = Σ_{j : y_j < y_i} Δ_ij·log₂(1 + e^{s_j − s_i})
+
+The weights Δ come from ranks and are held constant. Labels are graded where the table says so, else 1 for positives and
+0 for negatives; gains are G(y) = 2^y − 1, discounts D(r) = log₂(1 + r).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from shortlist.losses.base import Loss, mean_over_positives, registry
+from shortlist.parameters import Search, param
+from shortlist.scores import ScoreTable, Softplus, positive_pair_sum
+from shortlist.scores.selection import places
+from shortlist.scores.table import ranks_among_positives
+
+Ranks = Literal["unbiased", "scaled", "table"]
+
+Discount = Callable[[Tensor], Tensor]
+"""A weight of one whole or fractional number: a rank, or how far two ranks are apart."""
+
+
+def grades(table: ScoreTable) -> Tensor:
+    """The label of each positive: its grade, or 1."""
+    pos_P = table.positives()
+    return torch.ones_like(pos_P) if table.grade_P is None else table.grade_P.to(pos_P.dtype)
+
+
+def gains(table: ScoreTable) -> Tensor:
+    """2^y − 1 of each positive."""
+    return torch.exp2(grades(table)) - 1
+
+
+def ideal_dcg(table: ScoreTable, k: int | None = None) -> Tensor:
+    """The DCG of each positive's row, among its first k places, if its positives stood in the best order."""
+    gain_P = gains(table)
+    order_P = torch.argsort(gain_P, descending=True, stable=True)
+    rank_P = torch.empty_like(table.row_P).scatter_(0, order_P, places(table.row_P[order_P], table.n_rows)) + 1
+    part_P = torch.where(rank_P <= (k or table.n_positives), gain_P * inverse_log(rank_P.to(gain_P.dtype)), 0)
+    return table.per_positive(table.row_total(part_P))
+
+
+def counts(table: ScoreTable, ranks: Ranks) -> Tensor | None:
+    """For how many items each negative of a row counts in ranks, or each negative and each positive; none: for one.
+
+    Negatives that are drawn stand for all of the user's. Where sampling weights say so already, ``population_R`` is
+    the number that they stand for, and the items at hand are counted.
+    """
+    if ranks == "table":
+        return None
+    positives_R = torch.bincount(table.row_P, minlength=table.n_rows).to(table.population_R.dtype)
+    drawn_R = table.population_R
+    if table.item_C is not None:
+        drawn_R = drawn_R.clamp(max=float(table.item_C.shape[-1]))
+    catalogue_R = table.catalogue_R()
+    if ranks == "unbiased":
+        count_R = (catalogue_R - positives_R) / drawn_R.clamp(min=1)
+        return None if bool((count_R[drawn_R > 0] == 1).all()) else count_R
+    stretch_R = catalogue_R / (drawn_R + positives_R).clamp(min=1)
+    return None if bool((stretch_R == 1).all()) else stretch_R.unsqueeze(1).expand(-1, 2)
+
+
+def ranks_of_positives(table: ScoreTable, count: Tensor | None) -> Tensor:
+    """The rank of each positive, in which negatives (and positives) count as :func:`counts` says."""
+    pos_P = table.positives().detach()
+    rank_P = table.ranks()
+    if count is None:
+        return rank_P.to(pos_P.dtype)
+    among_P = ranks_among_positives(pos_P, table.row_P)
+    count_P2 = table.per_positive(count.view(table.n_rows, -1)).to(pos_P.dtype)
+    own_P = count_P2[:, 1] if count_P2.shape[1] == 2 else 1
+    return own_P * among_P + count_P2[:, 0] * (rank_P - among_P)
+
+
+def inverse_log(rank: Tensor) -> Tensor:
+    """1/D(r), what a place is worth.
+
+    >>> inverse_log(torch.tensor([1.0, 3.0]))
+    tensor([1.0000, 0.5000])
+    """
+    return torch.log2(rank + 1).reciprocal_()
+
+
+def inverse_log_gap(distance: Tensor) -> Tensor:
+    """1/D(x) − 1/D(x + 1), without the loss of digits that the difference would bring; 0 for x = 0, which is a tie.
+
+    >>> inverse_log_gap(torch.tensor([0.0, 1.0, 3.0]))
+    tensor([0.0000, 0.3691, 0.0693])
+    """
+    step = torch.log1p((distance + 1).reciprocal_())  # ln(2 + x) − ln(1 + x)
+    near, far = torch.log1p(distance), torch.log1p(distance + 1)
+    return torch.where(distance == 0, 0, step.mul_(math.log(2)).div_(near.mul_(far)))
+
+
+class Discounts:
+    """Discounts of numbers: read from lists of their values where all numbers are whole, else computed.
+
+    A list is made once a step, in double precision, and read several times faster than logarithms are taken. ``most``
+    is the largest number that matters; what is masked may stand beyond it.
+    """
+
+    def __init__(self, most: int, whole: bool) -> None:
+        self.most, self.whole = most, whole
+        self._lists: dict[Discount, Tensor] = {}
+
+    def __call__(self, discount: Discount, number: Tensor) -> Tensor:
+        """The discount of each number."""
+        if not self.whole:
+            return discount(number)
+        if discount not in self._lists:
+            self._lists[discount] = discount(torch.arange(self.most + 1, dtype=torch.float64)).to(number.dtype)
+        index = number.to(torch.int32).clamp_(max=self.most)
+        return self._lists[discount].index_select(0, index.view(-1)).view(number.shape)
+
+
+Weigh = Callable[[Discounts, Tensor, Tensor], Tensor]
+"""Δ of pairs from the ranks of both."""
+
+
+def pairs_below(table: ScoreTable, label_P: Tensor, ranks: Ranks, weigh: Weigh | None) -> Tensor:
+    """``Σ_j Δ_ij·(y_i − y_j)·log₂(1 + e^{s_j − s_i})`` of each positive i, over all j of its row with a lower label."""
+    count, discounts = None, Discounts(0, whole=True)
+    if weigh is not None:
+        count = counts(table, ranks)
+        most = int(table.population_R.max()) + table.n_positives if table.n_rows else 0
+        discounts = Discounts(most, whole=count is None)
+
+    def of_ranks(rank_M1: Tensor, rank_MC: Tensor) -> Tensor:
+        assert weigh is not None
+        return weigh(discounts, rank_M1, rank_MC)
+
+    value_P = label_P * table.pair_sum(Softplus(), None if weigh is None else of_ranks, count)
+    if table.grade_P is not None:
+        rank_P = label_P if weigh is None else ranks_of_positives(table, count)
+
+        def of_positives(first_Q: Tensor, second_Q: Tensor) -> Tensor:
+            lead_Q = (label_P[first_Q] - label_P[second_Q]).clamp_(min=0)
+            return lead_Q if weigh is None else lead_Q * weigh(discounts, rank_P[first_Q], rank_P[second_Q])
+
+        value_P = value_P + positive_pair_sum(table, Softplus(), of_positives)
+    return value_P / math.log(2)
+
+
+class WeighedByRank(Loss):
+    """What the losses have in common whose pairs are weighed by the ranks of both.
+
+    Where the negatives are a sample, ranks are estimated: ``unbiased`` lets each sampled negative count for |N_u|/N
+    items; ``scaled`` multiplies the rank in the sample with n over the sample's size, which puts positives too low,
+    since all of them are in the sample (this is "-S" in the literature); ``table`` takes ranks in the sample as they
+    are. With the whole catalogue all three are the same. They are meant for samples that are drawn uniformly.
+    """
+
+    ranks: Ranks = param(default="unbiased", help="how ranks are found where negatives are a sample")
+    normalised: bool = param(default=False, help="whether gains are divided by the ideal DCG of the user's positives")
+
+    @abstractmethod
+    def weigh(self, discounts: Discounts, rank_i: Tensor, rank_j: Tensor) -> Tensor:
+        """Δ of pairs from the ranks of both, the gains left out."""
+
+    def depth(self) -> int | None:
+        """How many places the ideal DCG is summed over; none: all."""
+        return None
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        value_P = pairs_below(table, gains(table), self.ranks, self.weigh)
+        return mean_over_positives(shared_by_ideal(value_P, table, self.depth()) if self.normalised else value_P)
+
+
+def shared_by_ideal(value_P: Tensor, table: ScoreTable, k: int | None = None) -> Tensor:
+    """Values of positives divided by the ideal DCG of their row; 0 where that is 0."""
+    ideal_P = ideal_dcg(table, k)
+    return torch.where(ideal_P > 0, value_P / ideal_P.clamp(min=1e-30), 0 * value_P)
+
+
+def _between(rank_i: Tensor, rank_j: Tensor, discounts: Discounts) -> Tensor:
+    """ρ = |1/D(π_i) − 1/D(π_j)|, what a swap of the two would change."""
+    return discounts(inverse_log, rank_j).sub_(discounts(inverse_log, rank_i)).abs_()
+
+
+def _apart(rank_i: Tensor, rank_j: Tensor, discounts: Discounts) -> Tensor:
+    """δ = 1/D(|π_i − π_j|) − 1/D(|π_i − π_j| + 1), from how far the two are apart."""
+    return discounts(inverse_log_gap, (rank_j - rank_i).abs_())
+
+
+@registry.register("lambdarank")
+class LambdaRank(WeighedByRank):
+    r"""LambdaRank: a pair weighs what its swap would change in DCG.
+
+    .. math:: L_{ui} = \sum_{j : y_j < y_i} \Bigl|\tfrac{1}{D(\pi_i)} - \tfrac{1}{D(\pi_j)}\Bigr|\,(G_i - G_j)\,
+              \log_2\bigl(1 + e^{s_j - s_i}\bigr)
+
+    Burges et al., "Learning to Rank with Nonsmooth Cost Functions", NIPS 2006; in this form Wang et al., CIKM 2018.
+
+    >>> LambdaRank()(torch.tensor([0.0]), torch.tensor([[1.0, -1.0]]))
+    tensor(0.7584)
+    """
+
+    formula = "Σ_j |1/D(π_i) − 1/D(π_j)|·(G_i − G_j)·log₂(1 + exp(s_j − s_i))"
+    target = "NDCG"
+    citation = "Burges et al., NIPS 2006"
+
+    def weigh(self, discounts: Discounts, rank_i: Tensor, rank_j: Tensor) -> Tensor:
+        """ρ."""
+        return _between(rank_i, rank_j, discounts)
+
+
+@registry.register("ndcg_loss2")
+class NDCGLoss2(WeighedByRank):
+    r"""NDCG-Loss2, known as LambdaLoss: a bound of NDCG's cost whose weights see how far two ranks are apart.
+
+    .. math:: L_{ui} = \sum_{j : y_j < y_i} \delta_{ij}\,(G_i - G_j)\,\log_2\bigl(1 + e^{s_j - s_i}\bigr),\quad
+              \delta_{ij} = \tfrac{1}{D(|\pi_i - \pi_j|)} - \tfrac{1}{D(|\pi_i - \pi_j| + 1)}
+
+    δ is 0 for tied ranks.
+
+    Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization", CIKM 2018.
+
+    >>> NDCGLoss2()(torch.tensor([0.0]), torch.tensor([[1.0, -1.0]]))
+    tensor(0.8661)
+    """
+
+    formula = "Σ_j δ(|π_i − π_j|)·(G_i − G_j)·log₂(1 + exp(s_j − s_i)), δ(x) = 1/D(x) − 1/D(x + 1)"
+    target = "NDCG"
+    citation = "Wang et al., CIKM 2018"
+
+    def weigh(self, discounts: Discounts, rank_i: Tensor, rank_j: Tensor) -> Tensor:
+        """δ."""
+        return _apart(rank_i, rank_j, discounts)
+
+
+@registry.register("ndcg_loss2pp")
+class NDCGLoss2pp(WeighedByRank):
+    r"""NDCG-Loss2++: LambdaRank's weight and NDCG-Loss2's together.
+
+    .. math:: L_{ui} = \sum_{j : y_j < y_i} (\rho_{ij} + \mu\,\delta_{ij})\,(G_i - G_j)\,
+              \log_2\bigl(1 + e^{s_j - s_i}\bigr)
+
+    with ρ as in :class:`LambdaRank` and δ as in :class:`NDCGLoss2`.
+
+    Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization", CIKM 2018.
+
+    >>> NDCGLoss2pp(mu=10.0)(torch.tensor([0.0]), torch.tensor([[1.0, -1.0]]))
+    tensor(9.4189)
+    """
+
+    formula = "Σ_j (|1/D(π_i) − 1/D(π_j)| + μ·δ(|π_i − π_j|))·(G_i − G_j)·log₂(1 + exp(s_j − s_i))"
+    target = "NDCG"
+    citation = "Wang et al., CIKM 2018"
+
+    mu: float = param(default=10.0, at_least=0, help="weight μ of δ beside ρ", search=Search(1.0, 20.0, log=True))
+
+    def weigh(self, discounts: Discounts, rank_i: Tensor, rank_j: Tensor) -> Tensor:
+        """ρ + μ·δ."""
+        return _apart(rank_i, rank_j, discounts).mul_(self.mu).add_(_between(rank_i, rank_j, discounts))
+
+
+@registry.register("lambdaloss_at_k")
+class LambdaLossAtK(WeighedByRank):
+    r"""LambdaLoss@K: NDCG-Loss2 whose pairs weigh more where one of the two stands outside the Top-K.
+
+    .. math:: L_{ui} = \sum_{j : y_j < y_i} \delta_{ij}\,m_{ij}\,(G_i - G_j)\,\log_2\bigl(1 + e^{s_j - s_i}\bigr),
+              \quad m_{ij} = \begin{cases} 1 / \bigl(1 - 1/D(\max(\pi_i, \pi_j))\bigr) & \max(\pi_i, \pi_j) > K \\
+              1 & \text{else} \end{cases}
+
+    The factor m needs the logarithm to the base 2, by which D(1) = 1: in another base it is another loss.
+
+    Jagerman et al., "On Optimizing Top-K Metrics for Neural Ranking Models", SIGIR 2022.
+
+    >>> LambdaLossAtK(k=1)(torch.tensor([0.0]), torch.tensor([[1.0, -1.0]]))
+    tensor(2.2282)
+    """
+
+    formula = "Σ_j δ(|π_i − π_j|)·m_ij·(G_i − G_j)·log₂(1 + exp(s_j − s_i)), m = 1/(1 − 1/D(max π)) outside the Top-K"
+    target = "NDCG@K"
+    citation = "Jagerman et al., SIGIR 2022"
+
+    k: int = param(default=20, at_least=1, help="K, the length of the list that is shown")
+
+    def depth(self) -> int | None:
+        """K, as in NDCG@K."""
+        return self.k
+
+    def _boost(self, rank: Tensor) -> Tensor:
+        """m at the lower of two ranks."""
+        return torch.where(rank > self.k, (1 - inverse_log(rank)).reciprocal_(), 1)
+
+    def weigh(self, discounts: Discounts, rank_i: Tensor, rank_j: Tensor) -> Tensor:
+        """δ·m."""
+        return _apart(rank_i, rank_j, discounts).mul_(discounts(self._boost, torch.maximum(rank_i, rank_j)))
+
+
+def _against_all(table: ScoreTable) -> Tensor:
+    """``Σ_j log₂(1 + e^{s_j − s_i})`` of each positive i, over all others of its row, the positives among them."""
+    return (table.pair_sum(Softplus()) + positive_pair_sum(table, Softplus())) / math.log(2)
+
+
+@registry.register("ndcg_loss1")
+class NDCGLoss1(Loss):
+    r"""NDCG-Loss1: a positive's place is worth less the more of the others, positives too, come close to it.
+
+    .. math:: L_{ui} = \frac{G_i}{D(\pi_i)} \sum_{j \ne i} \log_2\bigl(1 + e^{s_j - s_i}\bigr)
+
+    Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization", CIKM 2018.
+
+    >>> NDCGLoss1()(torch.tensor([0.0]), torch.tensor([[1.0, -1.0]]))
+    tensor(1.4805)
+    """
+
+    formula = "G_i/D(π_i)·Σ_j log₂(1 + exp(s_j − s_i)), over all j but i"
+    target = "NDCG"
+    citation = "Wang et al., CIKM 2018"
+
+    ranks: Ranks = param(default="unbiased", help="how ranks are found where negatives are a sample")
+    normalised: bool = param(default=False, help="whether gains are divided by the ideal DCG of the user's positives")
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        worth_P = inverse_log(ranks_of_positives(table, counts(table, self.ranks)))
+        value_P = gains(table) * worth_P * _against_all(table)
+        return mean_over_positives(shared_by_ideal(value_P, table) if self.normalised else value_P)
+
+
+@registry.register("arp_loss1")
+class ARPLoss1(Loss):
+    r"""ARP-Loss1: a bound of the average relevance position.
+
+    .. math:: L_{ui} = y_i \sum_{j \ne i} \log_2\bigl(1 + e^{s_j - s_i}\bigr)
+
+    Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization", CIKM 2018.
+
+    >>> ARPLoss1()(torch.tensor([0.0]), torch.tensor([[1.0, -1.0]]))
+    tensor(2.3466)
+    """
+
+    formula = "y_i·Σ_j log₂(1 + exp(s_j − s_i)), over all j but i"
+    target = "average relevance position"
+    citation = "Wang et al., CIKM 2018"
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        return mean_over_positives(grades(table) * _against_all(table))
+
+
+@registry.register("arp_loss2")
+class ARPLoss2(Loss):
+    r"""ARP-Loss2: RankNet whose pairs weigh the difference of their labels; a bound of the average relevance position.
+
+    .. math:: L_{ui} = \sum_{j : y_j < y_i} (y_i - y_j)\,\log_2\bigl(1 + e^{s_j - s_i}\bigr)
+
+    Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization", CIKM 2018.
+
+    >>> ARPLoss2()(torch.tensor([0.0]), torch.tensor([[0.0, 0.0]]))
+    tensor(2.)
+    """
+
+    formula = "Σ_j (y_i − y_j)·log₂(1 + exp(s_j − s_i))"
+    target = "average relevance position"
+    citation = "Wang et al., CIKM 2018"
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        return mean_over_positives(pairs_below(table, grades(table), "table", None))
