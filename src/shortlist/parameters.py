@@ -30,6 +30,12 @@ class Search:
     log: bool = False
     choices: tuple[Any, ...] = ()
 
+    def __str__(self) -> str:
+        """In words: ``0.02 … 0.5 (log scale)``."""
+        if self.choices:
+            return ", ".join(str(choice) for choice in self.choices)
+        return f"{self.low:g} … {self.high:g}" + (" (log scale)" if self.log else "")
+
 
 @dataclass(frozen=True)
 class Param:

@@ -19,7 +19,18 @@ from shortlist.cli.load_flags import FLAGS
 from shortlist.data import LoadOptions
 
 SOURCE = str(Path(package.__file__).parents[1])
-COMMANDS = ["demo", "data info", "data list", "data get", "train", "evaluate", "recommend", "compare", "models"]
+COMMANDS = [
+    "demo",
+    "data info",
+    "data list",
+    "data get",
+    "train",
+    "evaluate",
+    "recommend",
+    "compare",
+    "models",
+    "losses",
+]
 
 
 def in_a_process(*arguments: object) -> subprocess.CompletedProcess[str]:

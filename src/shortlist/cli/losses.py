@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from shutil import get_terminal_size
+from textwrap import fill
+from typing import Annotated, Any
 
 import typer
 
-from shortlist.cli.output import AsJson, print_json, print_table
+from shortlist.cli.output import AsJson, print_json
 from shortlist.cli.registered import parameter_facts, print_parameters
+
+NARROW = 80
+"""Columns that everything fits in where no terminal says how many it has."""
 
 
 def losses(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them, with its settings.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the losses, or the formula and settings of one.
+    """List the losses by family, or tell all about one: formula, cost, when to use it, settings.
 
     [bold]Examples[/bold]
 
@@ -24,26 +30,79 @@ def losses(
     """
     from shortlist.losses import registry
 
-    def facts(each: str) -> dict[str, object]:
-        loss = registry[each]
-        return {
-            "formula": loss.formula,
-            "target": loss.target,
-            "citation": loss.citation,
-            "similarity": loss.similarity,
-            "parameters": parameter_facts(loss),
-        }
-
-    if name is not None:
-        chosen = facts(name)
-        if as_json:
-            print_json({"name": name, **chosen})
-            return
-        print(f"{name}: {chosen['formula']}")
-        print(f"made for {chosen['target']}; scores by {chosen['similarity']}; {chosen['citation']}")
-        print_parameters("loss", registry[name])
+    if name is not None and as_json:
+        print_json({"name": name, **_facts(name)})
+    elif name is not None:
+        _tell(name)
     elif as_json:
-        print_json({"losses": {each: facts(each) for each in registry}})
+        print_json({"losses": {each: _facts(each) for each in registry}})
     else:
-        rows = [(each, registry[each].formula, registry[each].target) for each in sorted(registry)]
-        print_table(["loss", "of a positive i", "made for"], rows)
+        _list()
+
+
+def _facts(name: str) -> dict[str, Any]:
+    """All that a loss says of itself, for programs."""
+    from shortlist.losses import registry
+    from shortlist.losses.families import family_name, summary
+
+    loss = registry[name]
+    return {
+        "family": family_name(loss),
+        "summary": summary(loss),
+        "formula": loss.formula,
+        "target": loss.target,
+        "citation": loss.citation,
+        "similarity": loss.similarity,
+        "sampled": loss.sampled,
+        "cost": loss.cost,
+        "use": loss.use,
+        "remedy": loss.remedy,
+        "parameters": parameter_facts(loss),
+    }
+
+
+def _tell(name: str) -> None:
+    """The same for people."""
+    from shortlist.losses import registry
+    from shortlist.losses.families import against, summary
+
+    loss = registry[name]
+    print(_filled(f"{name}: {summary(loss)}") + "\n")
+    facts = {
+        "formula": loss.formula,
+        "made for": loss.target,
+        "scores": loss.similarity.replace("_", "-"),
+        "against": against(loss),
+        "cost": loss.cost,
+        "use it": loss.use,
+        "collapsed?": f"try {loss.remedy}" if loss.remedy else "",
+        "source": loss.citation,
+    }
+    for key, value in facts.items():
+        if value:
+            print(_filled(value, f"  {key:11}"))
+    print("\nOf a positive i of user u; j runs over the items that stand against it.\n")
+    print_parameters("loss", loss, width=NARROW)
+
+
+def _list() -> None:
+    """Every family with its losses: what each is made for, and its formula."""
+    from shortlist.losses import registry
+    from shortlist.losses.families import families
+
+    known = families()
+    margin = 4 + max(len(name) for family in known for name in family.losses)
+    for family in known:
+        print(_filled(f"{family.title}: {family.about}" if family.about else family.title))
+        for name in family.losses:
+            print(_filled(registry[name].target, f"  {name}".ljust(margin)))
+            print(_filled(registry[name].formula, " " * margin))
+        print()
+    print("Below each target the loss of a positive i of user u; j runs over the items")
+    print("that stand against it.   Next: shortlist losses NAME")
+
+
+def _filled(text: str, start: str = "") -> str:
+    """The text in lines that fit; those after the first are set under the first one's text."""
+    columns = get_terminal_size().columns if sys.stdout.isatty() else NARROW
+    return fill(text, max(40, columns), initial_indent=start, subsequent_indent=" " * len(start))

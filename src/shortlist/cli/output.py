@@ -25,8 +25,13 @@ def print_json(content: Mapping[str, Any]) -> None:
     print(json.dumps(content, indent=2, ensure_ascii=False))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
-    """A table on stdout; columns after the first are set to the right if they hold numbers."""
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "", width: int | None = None
+) -> None:
+    """A table on stdout; columns after the first are set to the right if they hold numbers.
+
+    Cells are folded so that the table fits the terminal, the given width where there is none.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -38,7 +43,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
-    Console(width=None if sys.stdout.isatty() else 160, soft_wrap=True).print(table)
+    Console(width=None if sys.stdout.isatty() else width or 160, soft_wrap=True).print(table)
 
 
 def _is_number(cell: object) -> bool:

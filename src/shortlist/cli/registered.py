@@ -23,11 +23,12 @@ def parameter_facts(registered: type[Configured]) -> dict[str, dict[str, Any]]:
     }
 
 
-def print_parameters(section: str, registered: type[Configured]) -> None:
+def print_parameters(section: str, registered: type[Configured], width: int | None = None) -> None:
     """The same for people, as a table; nothing where there is nothing to set."""
-    rows = [
-        (f"{section}.{key}", parameter.default, parameter.allowed(), parameter.help)
-        for key, parameter in registered.declared.items()
-    ]
+    rows = []
+    for key, parameter in registered.declared.items():
+        tuned = "" if parameter.search is None else f"; tuned in {parameter.search}"
+        meaning = f"{parameter.help}\n{parameter.allowed()}{tuned}"
+        rows.append((f"{section}.{key}", "none" if parameter.default is None else parameter.default, meaning))
     if rows:
-        print_table(["setting", "default", "allowed", "meaning"], rows)
+        print_table(["setting", "default", "meaning, what is allowed, where tuning looks"], rows, width=width)

@@ -41,6 +41,12 @@ class Loss(Configured, nn.Module, ABC):
     sampled: ClassVar[int | None] = None
     """How many negatives are drawn for a positive, unless training is told otherwise; none: the whole catalogue."""
 
+    cost: ClassVar[str] = ""
+    """What a step computes, in words: how often it passes over the items, and for what."""
+
+    use: ClassVar[str] = ""
+    """When to use it, in one sentence."""
+
     remedy: ClassVar[str] = ""
     """What to change where training with this loss collapses."""
 

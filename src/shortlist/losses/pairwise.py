@@ -36,6 +36,8 @@ class BPR(Loss):
     formula = "mean_j ln(1 + exp(s_j − s_i))"
     target = "AUC"
     citation = "Rendle et al., UAI 2009"
+    cost = "one drawn negative a positive; exactly, a pass over all items for each positive"
+    use = "As the baseline that everybody knows, and where an item anywhere in the order counts as much as at its top."
     sampled: ClassVar[int | None] = 1
 
     def value(self, table: ScoreTable) -> Tensor:

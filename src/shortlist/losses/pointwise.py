@@ -31,6 +31,8 @@ class BCE(Loss):
     formula = "ln(1 + exp(−s_i)) + Σ_j ln(1 + exp(s_j))"
     target = "accuracy; NDCG where s_i ≥ 0"
     citation = "He et al., WWW 2017; Kang & McAuley, ICDM 2018"
+    cost = "one drawn negative a positive; exactly, one pass over the scores of all items"
+    use = "Where a score is to be read as a probability; for ranking alone a softmax loss does better."
     sampled: ClassVar[int | None] = 1
 
     def value(self, table: ScoreTable) -> Tensor:

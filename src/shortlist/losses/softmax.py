@@ -56,6 +56,8 @@ class SL(Loss):
     target = "NDCG"
     remedy = "a larger loss.tau"
     citation = "Bruch et al., ICTIR 2019; Wu et al., TOIS 2024"
+    cost = "one pass over the scores of all items"
+    use = "First: it is fast and stable, and its temperature is the only setting that matters much."
     similarity: ClassVar[Similarity] = "cosine"
 
     tau: float = param(default=0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))

@@ -44,6 +44,8 @@ class SLAtK(Loss):
     target = "NDCG@K"
     remedy = "a larger loss.tau_w, or loss.weight=detached"
     citation = "Yang et al., KDD 2025"
+    cost = "one pass over the scores of all items, and the K-th largest of each row in every refresh-th epoch"
+    use = "Where a list of K items is shown and nothing below it matters."
     similarity: ClassVar[Similarity] = "cosine"
 
     k: int = param(default=20, at_least=1, help="K, the length of the list that is shown")

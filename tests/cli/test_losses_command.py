@@ -1,0 +1,74 @@
+"""`shortlist losses`: what people and programs are told of each loss."""
+
+from __future__ import annotations
+
+import pytest
+
+from command import Command
+from losses.values import registered
+from shortlist.losses import registry
+from shortlist.losses.families import families
+
+NAMES = registered()
+
+
+def in_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_list_fits_a_terminal(shortlist: Command) -> None:
+    lines = shortlist("losses").out.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+
+
+def test_the_list_is_by_family(shortlist: Command) -> None:
+    """A family's losses stand between its title and the next one's."""
+    out = shortlist("losses").out
+    known = families()
+    assert sorted(name for family in known for name in family.losses) == sorted(registry)
+    heads = [next(n for n, line in enumerate(out.splitlines()) if line.startswith(f.title)) for f in known]
+    assert heads == sorted(heads)
+    for family, start, end in zip(known, heads, [*heads[1:], None], strict=True):
+        part = out.splitlines()[start:end]
+        assert tuple(line.split()[0] for line in part if line[:2] == "  " and line[2] != " ") == family.losses
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_loss_is_told_whole(shortlist: Command, name: str) -> None:
+    answer, loss = shortlist("losses", name), registry[name]
+    assert [line for line in answer.out.splitlines() if len(line.rstrip()) > 80] == []
+    told = in_one_line(answer.out)
+    for fact in (loss.formula, loss.target, loss.citation, loss.cost, loss.use, loss.remedy):
+        assert in_one_line(fact) in told
+    for key in loss.declared:
+        assert f"loss.{key} " in told
+
+
+def test_defaults_ranges_and_search_spaces_are_told(shortlist: Command) -> None:
+    rows = [in_one_line(line) for line in shortlist("losses", "sl").out.splitlines()]
+    row = rows.index("loss.tau 0.2 temperature τ of the scores")
+    assert in_one_line(" ".join(rows[row + 1 : row + 3])).startswith(
+        "a number above 0; tuned in 0.02 … 0.5 (log scale)"
+    )
+
+
+def test_programs_are_told_the_same(shortlist: Command) -> None:
+    everything = shortlist("losses", "--json").json["losses"]
+    assert sorted(everything) == sorted(registry)
+    one = shortlist("losses", "slatk", "--json").json
+    assert one == {"name": "slatk", **everything["slatk"]}
+    assert one["family"] == "softmax"
+    assert (one["cost"], one["use"]) == (registry["slatk"].cost, registry["slatk"].use)
+    assert one["parameters"]["tau"]["search"] == {"low": 0.02, "high": 0.5, "log": True, "choices": []}
+    assert one["parameters"]["k"] == {
+        "default": 20,
+        "allowed": "a whole number at least 1",
+        "help": "K, the length of the list that is shown",
+        "search": None,
+    }
+
+
+def test_an_unknown_name_is_said(shortlist: Command) -> None:
+    answer = shortlist("losses", "slak")
+    assert answer.code == 2
+    assert answer.err.startswith("shortlist: losses: unknown name 'slak'; did you mean 'slatk'?")
