@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import fill
 from typing import Annotated, Any
 
 import typer
 
-from shortlist.cli.output import AsJson, print_json
+from shortlist.cli.output import AsJson, print_json, step
 from shortlist.cli.registered import parameter_facts, print_parameters
 
 NARROW = 80
@@ -18,6 +19,9 @@ NARROW = 80
 
 def losses(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them, with its settings.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="PAGE.md", help="Write all as a page, with pictures.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the losses by family, or tell all about one: formula, cost, when to use it, settings.
@@ -27,10 +31,14 @@ def losses(
     shortlist losses
 
     shortlist losses slatk
+
+    shortlist losses --out losses.md
     """
     from shortlist.losses import registry
 
-    if name is not None and as_json:
+    if out is not None:
+        _write(out, name)
+    elif name is not None and as_json:
         print_json({"name": name, **_facts(name)})
     elif name is not None:
         _tell(name)
@@ -100,6 +108,22 @@ def _list() -> None:
         print()
     print("Below each target the loss of a positive i of user u; j runs over the items")
     print("that stand against it.   Next: shortlist losses NAME")
+
+
+def _write(out: Path, name: str | None) -> None:
+    """A page of all losses, or of one, and a folder of the same name with the pictures of their kernels."""
+    from shortlist.cli.files import check_out, write_whole
+    from shortlist.report.losses import kernel_pictures, losses_page
+
+    check_out(out, [".md"])
+    names = None if name is None else [name]
+    with step("drawing"):
+        page, pictures = losses_page(out.stem, names), kernel_pictures(names)
+        out.with_suffix("").mkdir(exist_ok=True)
+        for file, svg in pictures.items():
+            write_whole(out.with_suffix("") / file, svg.encode())
+        write_whole(out, page.encode())
+    print(f"Page: {out}, with {len(pictures)} pictures in {out.with_suffix('')}")
 
 
 def _filled(text: str, start: str = "") -> str:

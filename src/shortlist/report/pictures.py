@@ -65,6 +65,29 @@ def dots(values: pl.DataFrame, *, title: str, zero: bool = False) -> str:
     return _svg(layers, height=max(60, 34 * len(order)))
 
 
+def functions(values: pl.DataFrame, reach: float) -> str:
+    """Small lines of functions from −reach to reach: columns ``name``, ``x``, ``y``; all but the first are dashed."""
+    alt = _altair()
+    names = values["name"].unique(maintain_order=True).to_list()
+    dash = alt.Scale(domain=names, range=[[1, 0], *([5, 3] for _ in names[1:])])
+    chart = (
+        alt.Chart(_rows(values))
+        .mark_line(strokeWidth=2)
+        .encode(
+            x=alt.X("x:Q", title="x", scale=alt.Scale(domain=[-reach, reach], nice=False), axis=alt.Axis(format="d")),
+            y=alt.Y("y:Q", title=None, axis=alt.Axis(tickCount=5)),
+            color=_colour(alt, values),
+            strokeDash=alt.StrokeDash("name:N", title=None, sort=names, scale=dash),
+        )
+    )
+    return _svg(chart, width=260, height=150)
+
+
+def for_file(svg: str) -> str:
+    """A picture that stands in a file of its own, where no page lends it colours: grey, seen on white and on black."""
+    return svg.replace("currentColor", "#7d8590").replace("var(--line)", "#7d859059")
+
+
 def _colour(alt: ModuleType, values: pl.DataFrame) -> Any:
     names = values["name"].unique(maintain_order=True).to_list()
     scale = alt.Scale(domain=names, range=_taken(PALETTE, names))
@@ -85,7 +108,7 @@ def _rows(values: pl.DataFrame) -> Any:
     return _altair().Data(values=values.to_dicts())
 
 
-def _svg(chart: Any, *, height: int = HEIGHT) -> str:
+def _svg(chart: Any, *, width: int = WIDTH, height: int = HEIGHT) -> str:
     alt = _altair()
     try:
         from vl_convert import vegalite_to_svg
@@ -102,7 +125,7 @@ def _svg(chart: Any, *, height: int = HEIGHT) -> str:
         "offset": 8,
     }
     whole = (
-        chart.properties(width=WIDTH, height=height, background="transparent")
+        chart.properties(width=width, height=height, background="transparent")
         .configure(font="sans-serif")
         .configure_view(stroke=None)
         .configure_axis(**axis)
