@@ -8,6 +8,7 @@
 torch.Size([])
 """
 
+from shortlist.losses.auc import AUC, LLPAUC, OPAUC
 from shortlist.losses.base import Loss, registry
 from shortlist.losses.contrastive import AdvInfoNCE, SogCLR
 from shortlist.losses.lambdas import ARPLoss1, ARPLoss2, LambdaLossAtK, LambdaRank, NDCGLoss1, NDCGLoss2, NDCGLoss2pp
@@ -17,12 +18,15 @@ from shortlist.losses.softmax import BSL, PSL, SL
 from shortlist.losses.topk import SLAtK, SogSLAtK
 
 __all__ = [
+    "AUC",
     "BCE",
     "BPR",
     "BSL",
     "CCL",
     "GBCE",
+    "LLPAUC",
     "MSE",
+    "OPAUC",
     "PSL",
     "RCE",
     "SL",
