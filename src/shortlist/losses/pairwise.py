@@ -36,8 +36,6 @@ class BPR(Loss):
     formula = "mean_j ln(1 + exp(s_j − s_i))"
     target = "AUC"
     citation = "Rendle et al., UAI 2009"
-    cost = "one drawn negative a positive; exactly, a pass over all items for each positive"
-    use = "As the baseline that everybody knows, and where an item anywhere in the order counts as much as at its top."
     sampled: ClassVar[int | None] = 1
 
     def value(self, table: ScoreTable) -> Tensor:
@@ -203,15 +201,15 @@ class WARP(Loss):
         order_C = torch.arange(n_columns, device=score_RC.device)
         if table.generator is not None:
             order_C = torch.randperm(n_columns, generator=table.generator)
-        positive_RC = table.is_positive().index_select(1, order_C)
-        negative_RC = score_RC.detach().index_select(1, order_C).masked_fill_(positive_RC, -torch.inf)
-        found_V, place_V = _first_violators(negative_RC, pos_P.detach(), table.row_P, self.margin)
+        positive_RC = table.is_positive()
+        negative_RC = score_RC.detach().masked_fill(positive_RC, -torch.inf)
+        found_V, place_V = _first_violators(negative_RC, order_C, pos_P.detach(), table.row_P, self.margin)
         row_V = table.row_P[found_V]
         # the row's own positives are passed over in silence: they are no trials
-        hit_H = positive_RC.view(-1).nonzero().squeeze(1)
+        row_H, column_H = positive_RC.nonzero(as_tuple=True)
+        hit_H = (row_H * n_columns + torch.argsort(order_C)[column_H]).sort().values
         before_V = torch.searchsorted(hit_H, row_V * n_columns + place_V) - torch.searchsorted(hit_H, row_V * n_columns)
-        trial_V = 1 + place_V - before_V
-        rank_V = (_n_negatives(table)[row_V] / trial_V).floor()
+        rank_V = (_n_negatives(table)[row_V] / (1 + place_V - before_V)).floor()
         lead_V = pos_P[found_V] - score_RC[row_V, order_C[place_V]]
         return (_harmonic(rank_V) * (self.margin - lead_V)).sum() / max(1, len(pos_P))
 
@@ -230,13 +228,24 @@ def _harmonic(rank: Tensor) -> Tensor:
     return torch.digamma(rank + 1) + _EULER
 
 
-def _first_violators(negative_RC: Tensor, pos_P: Tensor, row_P: Tensor, margin: float) -> tuple[Tensor, Tensor]:
-    """The positives that have a violator, and the column of the first one; what is no number counts as one."""
-    found, place = [], []
-    for part_P in torch.arange(len(pos_P), device=row_P.device).split(max(1, _BLOCK // max(1, negative_RC.shape[1]))):
-        lead = negative_RC.index_select(0, row_P[part_P]).sub_(pos_P[part_P].unsqueeze(1))
-        violates = lead.le_(-margin).logical_not_()
-        has_one = violates.any(1).nonzero().squeeze(1)
-        found.append(part_P[has_one])
-        place.append(violates[has_one].argmax(1) if len(has_one) else has_one)
+def _first_violators(
+    negative_RC: Tensor, order_C: Tensor, pos_P: Tensor, row_P: Tensor, margin: float
+) -> tuple[Tensor, Tensor]:
+    """The positives that have a violator, and its place in the order of columns; what is no number counts as one.
+
+    Most find one soon: more and more columns are looked at, for those that have none so far.
+    """
+    found, place = [row_P[:0]], [row_P[:0]]
+    searching_P, start, width = torch.arange(len(pos_P), device=row_P.device), 0, 32
+    while start < len(order_C) and len(searching_P):
+        block_RB = negative_RC.index_select(1, order_C[start : start + width])
+        still = []
+        for part_P in searching_P.split(max(1, _BLOCK // block_RB.shape[1])):
+            difference = block_RB.index_select(0, row_P[part_P]).sub_(pos_P[part_P].unsqueeze(1))
+            violates = difference.le_(-margin).logical_not_()
+            any_P = violates.any(1)
+            found.append(part_P[any_P])
+            place.append(violates[any_P].argmax(1).add_(start))
+            still.append(part_P[~any_P])
+        searching_P, start, width = torch.cat(still), start + width, 4 * width
     return torch.cat(found), torch.cat(place)
