@@ -44,6 +44,7 @@ class DenseTable(ScoreTable):
                 population_R -= positive_RC.sum(1)
         self.population_R = population_R
         self.complete = positive_RC is not None and int(positive_RC.sum()) == len(pos_P)
+        self.weighted = log_weight is not None
 
     @classmethod
     def from_pairs(cls, pos_B: Tensor, neg_BN: Tensor, threshold_B: Tensor | None = None) -> DenseTable:
@@ -127,6 +128,12 @@ class DenseTable(ScoreTable):
         above_PC = self._negatives().index_select(0, self.row_P) >= self.pos_P.unsqueeze(1)
         return above_PC.sum(1) + ranks_among_positives(self.pos_P, self.row_P)
 
+    def hardest(self, count_R: Tensor) -> DenseTable:
+        """Selected by ``torch.topk``."""
+        negative_RC = self._negatives()
+        score_RK, column_RK = negative_RC.topk(n_hardest(count_R, negative_RC.shape[1], self.log_weight), 1)
+        return against_hardest(self, score_RK, column_RK, self.log_weight, count_R)
+
     @torch.no_grad()
     def kth_largest(self, k: int) -> Tensor:
         """Selected from negatives and positives side by side."""
@@ -165,3 +172,38 @@ class DenseTable(ScoreTable):
             positive_RC=None if self.positive_RC is None else self.positive_RC.index_select(1, column_N),
             log_weight=None if log_weight is None else log_weight.index_select(-1, column_N),
         )
+
+
+def n_hardest(count_R: Tensor, n_candidates: int, log_weight: Tensor | None) -> int:
+    """How many candidates, at most, it takes to stand for so many items in each row."""
+    if not len(count_R) or not n_candidates:
+        return 0
+    most = float(count_R.max())
+    if log_weight is not None:
+        most /= float(log_weight.min().exp())
+    return min(n_candidates, math.ceil(most))
+
+
+def against_hardest(
+    table: ScoreTable, score_RK: Tensor, column_RK: Tensor, log_weight: Tensor | None, count_R: Tensor
+) -> DenseTable:
+    """The rows and positives of a table against some of its negatives, the highest first, until the count is full."""
+    weight_RK = torch.ones_like(score_RK)
+    if log_weight is not None:
+        weight_RK = log_weight.exp().expand(len(score_RK), -1).gather(1, column_RK)
+    weight_RK = weight_RK.masked_fill(score_RK == -torch.inf, 0)
+    before_RK = weight_RK.cumsum(1) - weight_RK
+    weight_RK = torch.minimum(weight_RK, (count_R.unsqueeze(1) - before_RK).clamp(min=0)).detach()
+    hard = DenseTable(
+        table.positives(),
+        table.row_P,
+        score_RK,
+        log_weight=weight_RK.log(),
+        population_R=weight_RK.sum(1),
+        threshold_R=table.threshold_R,
+    )
+    hard.user_R, hard.pair_P, hard.grade_P = table.user_R, table.pair_P, table.grade_P
+    hard.n_items, hard.generator = table.n_items, table.generator
+    if table.item_C is not None:
+        hard.item_C = table.item_C.expand(len(score_RK), -1).gather(1, column_RK)
+    return hard

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from shortlist.errors import ShortlistError
+from shortlist.scores.dense import DenseTable, against_hardest, n_hardest
 from shortlist.scores.kernels import Kernel
-from shortlist.scores.products import LogSumExp, PairLogSumExp, PairSum, RowSum, apply
+from shortlist.scores.products import Hardest, LogSumExp, PairLogSumExp, PairSum, RowSum, apply
 from shortlist.scores.selection import best_columns, gathered, kth_largest, largest
 from shortlist.scores.similarity import inner_products
 from shortlist.scores.table import Over, RankWeight, ScoreTable, logsumexp_of_positives, ranks_among_positives
@@ -78,6 +79,7 @@ class FactoredTable(ScoreTable):
         self.workspace = workspace or Workspace()
         among_P = column_P >= 0
         self.complete = positive_PD is None
+        self.weighted = log_weight_C is not None
         if self.complete and not bool(among_P.all()):
             raise ShortlistError("FactoredTable: expected the vectors of positives that are not candidates")
         self.hit_row, self.hit_column = (row_P, column_P) if self.complete else (row_P[among_P], column_P[among_P])
@@ -168,6 +170,12 @@ class FactoredTable(ScoreTable):
                 above = score_BC[self.row_P[part_P] - rows.start] >= pos_P[part_P].unsqueeze(1)
                 rank_P[part_P] = above.sum(1)
         return rank_P + ranks_among_positives(pos_P, self.row_P)
+
+    def hardest(self, count_R: Tensor) -> DenseTable:
+        """Selected block by block; the backward pass touches the chosen candidates only, where they are few."""
+        k = n_hardest(count_R, len(self.candidate_CD), self.log_weight_C)
+        score_RK, column_RK = apply(Hardest, self.row_RD, self.candidate_CD, self.bias_C, self, k)
+        return against_hardest(self, score_RK, column_RK, self.log_weight_C, count_R)
 
     @torch.no_grad()
     def kth_largest(self, k: int) -> Tensor:

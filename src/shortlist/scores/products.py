@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _LIGHTEST = 1e-30  # the least weight of a row by which its positives' gradients are divided
 
+_SPARSE = 32  # once in how many candidates one may be chosen for gathering to beat a product of all
+
 _SAFE_EXPONENT = 40.0
 """Largest |s/τ| whose exponentials can be summed in float32 without taking the row's maximum out first."""
 
@@ -232,6 +234,47 @@ class PairLogSumExp(torch.autograd.Function):
             return share.mul_(ctx.log_kernel.slope(difference))
 
         return *_pair_gradients(ctx, grad_P, slopes), None, None
+
+
+class Hardest(torch.autograd.Function):
+    """The k largest scores of each row's negatives, descending, and their columns."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, row_RD: Tensor, cand_CD: Tensor, bias_C: Tensor | None, table: FactoredTable, k: int
+    ) -> tuple[Tensor, Tensor]:
+        """Scores, −∞ where a row has fewer, and columns."""
+        score_RK = row_RD.new_empty(len(row_RD), k)
+        column_RK = torch.empty(len(row_RD), k, dtype=torch.long, device=row_RD.device)
+        for rows, score_BC in table.score_blocks():
+            table.mask_hits(score_BC, rows)
+            torch.topk(score_BC, k, 1, out=(score_RK[rows], column_RK[rows]))
+        ctx.table = table
+        ctx.save_for_backward(row_RD, cand_CD, bias_C, column_RK)
+        ctx.mark_non_differentiable(column_RK)
+        return score_RK, column_RK
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_RK: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        """Rank by rank where few were chosen; otherwise spread over a block, as the other questions are."""
+        row_RD, cand_CD, bias_C, column_RK = ctx.saved_tensors
+        if column_RK.shape[1] * _SPARSE > len(cand_CD):
+            grads, table = _Gradients(row_RD, cand_CD, bias_C), ctx.table
+            step = max(1, table.workspace.max_elements // max(1, len(cand_CD)))
+            for start in range(0, len(row_RD), step):
+                rows = slice(start, min(start + step, len(row_RD)))
+                grad_BC = table.workspace.matrix(rows.stop - rows.start, len(cand_CD), row_RD)
+                grads.add(rows, grad_BC.zero_().scatter_(1, column_RK[rows], grad_RK[rows]))
+            return grads.row_RD, grads.cand_CD, grads.bias_C, None, None
+        grad_row_RD, grad_cand_CD = torch.zeros_like(row_RD), torch.zeros_like(cand_CD)
+        for column_R, grad_R in zip(column_RK.unbind(1), grad_RK.unsqueeze(2).unbind(1), strict=True):
+            grad_row_RD.addcmul_(cand_CD.index_select(0, column_R), grad_R)
+            grad_cand_CD.index_add_(0, column_R, row_RD * grad_R)
+        grad_bias_C = None
+        if bias_C is not None:
+            grad_bias_C = torch.zeros_like(bias_C).index_add_(0, column_RK.flatten(), grad_RK.flatten())
+        return grad_row_RD, grad_cand_CD, grad_bias_C, None, None
 
 
 def _pair_gradients(

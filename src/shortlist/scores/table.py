@@ -42,6 +42,8 @@ class ScoreTable(ABC):
     population_R: Tensor
     complete: bool
     """Whether every positive is among the candidates, as it is where these are the whole catalogue."""
+    weighted: bool
+    """Whether candidates carry sampling weights ω."""
     threshold_R: Tensor | None = None
     user_R: Tensor | None = None
     pair_P: Tensor | None = None
@@ -98,6 +100,13 @@ class ScoreTable(ABC):
     @abstractmethod
     def ranks(self) -> Tensor:
         """``#{j : s_rj ≥ s_p}`` of each positive over its row's positives and negatives, itself counted; detached."""
+
+    @abstractmethod
+    def hardest(self, count_R: Tensor) -> ScoreTable:
+        """The same rows and positives against the highest of each row's negatives, with gradients.
+
+        They are as many as stand for ``count_R`` items, or all where there are fewer; the last may count in part.
+        """
 
     @abstractmethod
     def kth_largest(self, k: int) -> Tensor:
