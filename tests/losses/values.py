@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from losses.entries import auc, lambdas, pairwise, pointwise, softmax
+from losses.entries import auc, hard, lambdas, pairwise, pointwise, softmax
 from losses.oracle import Values
 from shortlist.losses import registry
 
-VALUES: dict[str, Values] = {**auc.VALUES, **lambdas.VALUES, **pairwise.VALUES, **pointwise.VALUES, **softmax.VALUES}
+VALUES: dict[str, Values] = {
+    **auc.VALUES,
+    **hard.VALUES,
+    **lambdas.VALUES,
+    **pairwise.VALUES,
+    **pointwise.VALUES,
+    **softmax.VALUES,
+}
 
 
 def values_of(name: str) -> Values:

@@ -11,6 +11,7 @@ torch.Size([])
 from shortlist.losses.auc import AUC, LLPAUC, OPAUC
 from shortlist.losses.base import Loss, registry
 from shortlist.losses.contrastive import AdvInfoNCE, SogCLR
+from shortlist.losses.hard import DNS, SoftmaxV
 from shortlist.losses.lambdas import ARPLoss1, ARPLoss2, LambdaLossAtK, LambdaRank, NDCGLoss1, NDCGLoss2, NDCGLoss2pp
 from shortlist.losses.pairwise import BPR, WARP, Hinge, RankNet
 from shortlist.losses.pointwise import BCE, CCL, GBCE, MSE, RCE, TCE
@@ -23,6 +24,7 @@ __all__ = [
     "BPR",
     "BSL",
     "CCL",
+    "DNS",
     "GBCE",
     "LLPAUC",
     "MSE",
@@ -44,6 +46,7 @@ __all__ = [
     "NDCGLoss2pp",
     "RankNet",
     "SLAtK",
+    "SoftmaxV",
     "SogCLR",
     "SogSLAtK",
     "registry",
