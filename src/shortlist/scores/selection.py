@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -90,6 +91,17 @@ def kth_largest(cand_RC: Tensor, pos_P: Tensor, row_P: Tensor, k: int) -> Tensor
     return top_RK.gather(1, (there_R - 1).unsqueeze(1)).squeeze(1)
 
 
+def descending(score_RN: Tensor) -> Tensor:
+    """An order of each row from the highest score to the lowest, by numpy, which sorts several times faster.
+
+    >>> descending(torch.tensor([[1.0, 3.0, 2.0]]))
+    tensor([[1, 2, 0]])
+    """
+    if score_RN.device.type != "cpu":
+        return score_RN.argsort(1, descending=True)
+    return torch.from_numpy(np.argsort(-score_RN.numpy(), 1))
+
+
 def ranks(negative_RC: Tensor, pos_P: Tensor, row_P: Tensor, count_R: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Ranks of negatives and positives among both, ties counted against oneself; who is not there stands at −∞.
 
@@ -104,7 +116,9 @@ def ranks(negative_RC: Tensor, pos_P: Tensor, row_P: Tensor, count_R: Tensor | N
     (tensor([[ 5., 20.]]), tensor([10., 20.]))
     """
     n_rows, n_negatives = negative_RC.shape
-    score_RN, order_RN = torch.cat([negative_RC, side_by_side(pos_P, row_P, n_rows)], 1).sort(1, descending=True)
+    score_RN = torch.cat([negative_RC, side_by_side(pos_P, row_P, n_rows)], 1)
+    order_RN = descending(score_RN)
+    score_RN = score_RN.gather(1, order_RN)
     if count_R is None:
         above_RN = torch.arange(1, score_RN.shape[1] + 1, dtype=score_RN.dtype).expand_as(score_RN)
     else:
