@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from losses.entries import auc, hard, lambdas, pairwise, pointwise, softmax
+from losses.entries import auc, hard, lambdas, pairwise, pointwise, softmax, surrogates
 from losses.oracle import Values
 from shortlist.losses import registry
 
@@ -15,6 +15,7 @@ VALUES: dict[str, Values] = {
     **pairwise.VALUES,
     **pointwise.VALUES,
     **softmax.VALUES,
+    **surrogates.VALUES,
 }
 
 

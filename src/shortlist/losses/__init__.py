@@ -16,6 +16,7 @@ from shortlist.losses.lambdas import ARPLoss1, ARPLoss2, LambdaLossAtK, LambdaRa
 from shortlist.losses.pairwise import BPR, WARP, Hinge, RankNet
 from shortlist.losses.pointwise import BCE, CCL, GBCE, MSE, RCE, TCE
 from shortlist.losses.softmax import BSL, PSL, SL
+from shortlist.losses.surrogates import SONG, ApproxNDCG, SONGAtK
 from shortlist.losses.topk import SLAtK, SogSLAtK
 
 __all__ = [
@@ -32,11 +33,13 @@ __all__ = [
     "PSL",
     "RCE",
     "SL",
+    "SONG",
     "TCE",
     "WARP",
     "ARPLoss1",
     "ARPLoss2",
     "AdvInfoNCE",
+    "ApproxNDCG",
     "Hinge",
     "LambdaLossAtK",
     "LambdaRank",
@@ -46,6 +49,7 @@ __all__ = [
     "NDCGLoss2pp",
     "RankNet",
     "SLAtK",
+    "SONGAtK",
     "SoftmaxV",
     "SogCLR",
     "SogSLAtK",

@@ -1,0 +1,259 @@
+"""Smooth stand-ins for NDCG: ranks, or whole rankings, replaced by something that has a gradient."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from shortlist.losses.base import Loss, mean_over_positives, registry
+from shortlist.losses.lambdas import gains, ideal_dcg, inverse_log
+from shortlist.parameters import Search, param
+from shortlist.scores import Kernel, ScoreTable, Sigmoid, Similarity, SquaredHinge, positive_pair_sum
+
+
+def mean_over_rows(table: ScoreTable, value_R: Tensor) -> Tensor:
+    """The mean over rows that have a positive; 0 where there is none."""
+    has_R = torch.bincount(table.row_P, minlength=table.n_rows) > 0
+    return torch.where(has_R, value_R, 0 * value_R).sum() / max(1, int(has_R.sum()))
+
+
+def negatives_in_catalogue(table: ScoreTable) -> Tensor:
+    """How many negatives each row has in the whole catalogue, of which those at hand may be a sample."""
+    return (table.catalogue_R() - torch.bincount(table.row_P, minlength=table.n_rows)).clamp_(min=0)
+
+
+@registry.register("approx_ndcg")
+class ApproxNDCG(Loss):
+    r"""ApproxNDCG: NDCG whose ranks are sums of sigmoids.
+
+    .. math:: L_u = -\frac{1}{Z_u} \sum_{i \in P_u} \frac{G_i}{\log_2(1 + \tilde\pi_i)},\quad
+              \tilde\pi_i = 1 + \sum_{j \ne i} \sigma\bigl(a\,(s_j - s_i)\bigr)
+
+    for each user; the value is the mean over users. As a grows it becomes −NDCG, and its gradient vanishes. Sampled
+    negatives stand for all: their sum is scaled to the catalogue.
+
+    Qin et al., "A General Approximation Framework for Direct Optimization of Information Retrieval Measures",
+    Information Retrieval 2010.
+
+    >>> ApproxNDCG()(torch.tensor([0.0]), torch.tensor([[0.0, 0.0, 0.0, 0.0]]))
+    tensor(-0.5000)
+    """
+
+    formula = "−Σ_i G_i/(Z·log₂(1 + π̃_i)), π̃_i = 1 + Σ_j σ(a·(s_j − s_i)), of a user"
+    target = "NDCG"
+    citation = "Qin et al., Information Retrieval 2010"
+    remedy = "a smaller loss.sharpness"
+
+    sharpness: float = param(
+        default=1.0, above=0, help="sharpness a of the sigmoids", search=Search(0.1, 100.0, log=True)
+    )
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over rows that have a positive."""
+        kernel = Sigmoid(self.sharpness)
+        stands_for_R = negatives_in_catalogue(table) / table.population_R.clamp(min=1)
+        above_P = table.per_positive(stands_for_R) * table.pair_sum(kernel) + positive_pair_sum(table, kernel)
+        share_P = gains(table) / ideal_dcg(table).clamp(min=1e-30)
+        return mean_over_rows(table, -table.row_total(share_P * inverse_log(1 + above_P)))
+
+
+class SONGEstimate:
+    """What SONG knows of the positives of a step: ĝ, its moving average u, and f and f′ there."""
+
+    def __init__(
+        self, table: ScoreTable, average: Tensor | None, margin: float, gamma: float, normalised: bool
+    ) -> None:
+        population_P = table.per_positive(table.population_R).clamp(min=1)
+        self.estimate_P = table.pair_sum(SquaredHinge(margin)) / population_P
+        self.average_P = kept(average, table.pair_P, self.estimate_P.detach(), gamma)
+        count_P = table.per_positive(negatives_in_catalogue(table))
+        rank_P = margin**2 + count_P * self.average_P
+        gain_P = gains(table) / ideal_dcg(table).clamp(min=1e-30) if normalised else gains(table)
+        worth_P = inverse_log(rank_P)
+        self.value_P = -gain_P * worth_P
+        self.slope_P = gain_P * count_P * worth_P.square() / (math.log(2) * (1 + rank_P))
+
+    def surrogate(self, weight_P: Tensor | float = 1.0) -> Tensor:
+        """A number of each positive whose value is w·f(u) and whose gradient is w·f′(u)·∇ĝ."""
+        moved_P = self.slope_P * (self.estimate_P - self.estimate_P.detach())
+        return weight_P * (self.value_P + moved_P)
+
+
+@registry.register("song")
+class SONG(Loss):
+    r"""SONG: DCG with ranks bounded by squared hinges, their means kept from step to step.
+
+    .. math:: f(g_{ui}) = -\frac{G_i}{\log_2\bigl(1 + c^2 + |N_u|\,g_{ui}\bigr)},\quad
+              g_{ui} = \frac{1}{|N_u|} \sum_{j \in N_u} (s_j - s_i + c)_+^2
+
+    g is estimated from the negatives at hand as ĝ; the moving average u ← (1 − γ)·u + γ·ĝ, one for each training pair
+    and ĝ itself at the first visit, takes its place in f. The value is f(u), the gradient f′(u)·∇ĝ. A positive counts
+    for c² in its own rank, so that this is never 0; its row's other positives do not count. With ``normalised`` gains
+    are divided by the ideal DCG of the row's positives.
+
+    Qiu et al., "Large-scale Stochastic Optimization of NDCG Surrogates for Deep Learning with Provable Convergence",
+    ICML 2022.
+
+    >>> SONG()(torch.tensor([0.0]), torch.tensor([[0.0, 0.0]]))
+    tensor(-0.5000)
+    """
+
+    formula = "−G_i/log₂(1 + c² + |N_u|·mean_j (s_j − s_i + c)₊²), the mean moving from step to step"
+    target = "NDCG"
+    citation = "Qiu et al., ICML 2022"
+    similarity: ClassVar[Similarity] = "cosine"
+
+    gamma: float = param(
+        default=0.9, above=0, at_most=1, help="share γ of what is new in the moving average", search=Search(0.1, 1.0)
+    )
+    margin: float = param(default=1.0, above=0, help="margin c of the squared hinge")
+    normalised: bool = param(default=False, help="whether gains are divided by the ideal DCG of the user's positives")
+
+    average: Tensor | None
+
+    def __post_init__(self) -> None:
+        self.register_buffer("average", None)
+
+    def start(self, n_users: int, n_items: int, n_pairs: int, generator: torch.Generator) -> None:
+        """A moving average for each pair of training; no number where the pair has not been seen."""
+        self.average = torch.full((n_pairs,), torch.nan)
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        now = SONGEstimate(table, self.average, self.margin, self.gamma, self.normalised)
+        keep(self, self.average, table.pair_P, now.average_P)
+        return mean_over_positives(now.surrogate())
+
+
+def keep(loss: Loss, state: Tensor | None, place: Tensor | None, value: Tensor) -> None:
+    """Write what is kept, in training and where it is known whose it is."""
+    if loss.training and torch.is_grad_enabled() and state is not None and place is not None:
+        state[place] = value.detach().to(state.dtype)
+
+
+def kept(state: Tensor | None, place: Tensor | None, new: Tensor, share: float) -> Tensor:
+    """What was kept, moved towards what is new by a share of the way; the new itself at a first visit."""
+    if state is None or place is None:
+        return new
+    before = state[place].to(new.dtype)
+    return torch.where(before.isnan(), new, before + share * (new - before))
+
+
+class SigmoidSlope(Kernel):
+    """φ(x) = σ′(x/τ)/τ, a window of width τ around 0; summed, never differentiated."""
+
+    def __init__(self, tau: float) -> None:
+        self._sigmoid = Sigmoid(1 / tau)
+
+    def value(self, x: Tensor) -> Tensor:
+        """σ′(x/τ)/τ."""
+        return self._sigmoid.slope(x)
+
+    def slope(self, x: Tensor) -> Tensor:
+        """Not needed."""
+        raise NotImplementedError
+
+
+_EPSILON = 0.5  # ε in (0, 1) puts the minimum at the (K + 1)-th largest score; with 0 it lies anywhere up to the K-th
+
+
+@registry.register("song_at_k")
+class SONGAtK(Loss):
+    r"""SONG@K, known as K-SONG: SONG whose positives are weighted by how they stand against a learnt threshold λ.
+
+    .. math:: L_{ui} = \psi_{ui}\,f(u_{ui}),\quad \psi_{ui} = \sigma\bigl(c_\psi\,(s_i - \lambda_u)\bigr),\quad
+              \lambda_u \leftarrow \lambda_u - \eta\Bigl[\tfrac{K + \epsilon}{n} + \tau_2 \lambda_u
+              - \tfrac{1}{n} \sum_j \sigma\bigl(\tfrac{s_j - \lambda_u}{\tau_1}\bigr)\Bigr]
+
+    with f and u as in :class:`SONG`. λ moves towards the (K + 1)-th largest score of all items; where negatives are
+    a sample, they count for as many as they stand for. It starts at 0. ``prac`` holds ψ constant. ``theo`` adds the
+    gradient through ψ, :math:`\psi'\,f(u)\,\nabla\bigl(s_i - \sum_j h_j s_j / (n H_u)\bigr)` with
+    :math:`h_j = \sigma'((s_j - \lambda)/\tau_1)/\tau_1` held constant and H the moving average of
+    :math:`\tau_2 + \frac1n \sum_j h_j`. The value is ψ·f(u) in both.
+
+    Qiu et al., "Large-scale Stochastic Optimization of NDCG Surrogates for Deep Learning with Provable Convergence",
+    ICML 2022.
+
+    >>> SONGAtK(k=1)(torch.tensor([0.0]), torch.tensor([[0.0, 0.0]]))
+    tensor(-0.2500)
+    """
+
+    formula = "σ(c·(s_i − λ_u))·f(u_i), f as in song, λ_u learnt to be the (K + 1)-th largest score"
+    target = "NDCG@K"
+    citation = "Qiu et al., ICML 2022"
+    similarity: ClassVar[Similarity] = "cosine"
+
+    k: int = param(default=20, at_least=1, help="K, the length of the list that is shown")
+    gamma: float = param(
+        default=0.9, above=0, at_most=1, help="share γ of what is new in the moving average", search=Search(0.1, 1.0)
+    )
+    margin: float = param(default=1.0, above=0, help="margin c of the squared hinge")
+    normalised: bool = param(default=False, help="whether gains are divided by the ideal DCG of the user's positives")
+    gradient: Literal["prac", "theo"] = param(
+        default="prac", help="whether ψ is held constant, or the gradient flows through it and through λ"
+    )
+    sharpness: float = param(default=2.0, above=0, help="sharpness c of the weight ψ")
+    eta: float = param(default=0.1, above=0, help="step size η of λ", search=Search(1e-4, 0.1, log=True))
+    tau1: float = param(default=0.01, above=0, help="temperature τ₁ of the count of scores above λ")
+    tau2: float = param(default=1e-4, above=0, help="weight τ₂ of the penalty on λ")
+    gamma1: float = param(default=0.9, above=0, at_most=1, help="share γ₁ of what is new in the average of H")
+
+    average: Tensor | None
+    threshold: Tensor | None
+    curvature: Tensor | None
+
+    def __post_init__(self) -> None:
+        for name in ("average", "threshold", "curvature"):
+            self.register_buffer(name, None)
+
+    def start(self, n_users: int, n_items: int, n_pairs: int, generator: torch.Generator) -> None:
+        """Averages of pairs, λ and H of users; no number where something has not been seen."""
+        self.average = torch.full((n_pairs,), torch.nan)
+        self.threshold, self.curvature = torch.zeros(n_users), torch.full((n_users,), torch.nan)
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        now = SONGEstimate(table, self.average, self.margin, self.gamma, self.normalised)
+        pos_P = table.positives()
+        lambda_R = torch.zeros_like(table.population_R).to(pos_P.dtype)
+        if self.threshold is not None and table.user_R is not None:
+            lambda_R = self.threshold[table.user_R].to(pos_P.dtype)
+        lambda_P = table.per_positive(lambda_R)
+        psi_P = torch.sigmoid(self.sharpness * (pos_P - lambda_P)).detach()
+        value_P = now.surrogate(psi_P)
+        if self.gradient == "theo":
+            share_R = self._share_above(table, Sigmoid(1 / self.tau1), lambda_R)
+            with torch.no_grad():
+                bend_R = self.tau2 + self._share_above(table, SigmoidSlope(self.tau1), lambda_R)
+            curvature_R = kept(self.curvature, table.user_R, bend_R, self.gamma1)
+            keep(self, self.curvature, table.user_R, curvature_R)
+            # the gradient of the share above λ is that of the h-weighted mean of scores
+            moved_P = pos_P - table.per_positive(share_R / curvature_R)
+            slope_P = self.sharpness * psi_P * (1 - psi_P) * now.value_P
+            value_P = value_P + slope_P * (moved_P - moved_P.detach())
+        keep(self, self.average, table.pair_P, now.average_P)
+        if self.training and torch.is_grad_enabled():
+            self._move_threshold(table, lambda_R)
+        return mean_over_positives(value_P)
+
+    def _share_above(self, table: ScoreTable, kernel: Kernel, lambda_R: Tensor) -> Tensor:
+        """(1/n)·Σ_j φ(s_j − λ) over all items, negatives at hand counting for all."""
+        stands_for_R = negatives_in_catalogue(table) / table.population_R.clamp(min=1)
+        own_R = table.row_total(kernel.value(table.positives() - table.per_positive(lambda_R)))
+        return (stands_for_R * table.row_sum(kernel, lambda_R) + own_R) / table.catalogue_R().clamp(min=1)
+
+    @torch.no_grad()
+    def _move_threshold(self, table: ScoreTable, lambda_R: Tensor) -> None:
+        """A step down the lower level's gradient; a user in several rows moves by their mean."""
+        if self.threshold is None or table.user_R is None:
+            return
+        share_R = self._share_above(table, Sigmoid(1 / self.tau1), lambda_R)
+        wanted_R = (self.k + _EPSILON) / table.catalogue_R().clamp(min=1)
+        grad_R = wanted_R + self.tau2 * lambda_R - share_R
+        user_N, place_R = table.user_R.unique(return_inverse=True)
+        total_N = grad_R.new_zeros(len(user_N)).index_add_(0, place_R, grad_R)
+        mean_N = total_N / torch.bincount(place_R, minlength=len(user_N))
+        self.threshold[user_N] -= self.eta * mean_N.to(self.threshold.dtype)

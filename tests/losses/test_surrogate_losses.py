@@ -1,0 +1,283 @@
+"""Stand-ins for NDCG beyond the suite: what they become in the limit, what they keep from step to step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import ndcg_score
+from torch import Tensor
+
+from losses.entries.surrogates import sigmoid
+from scores.tables import Case, random_case
+from shortlist.errors import ShortlistError
+from shortlist.losses import SONG, ApproxNDCG, Loss, SONGAtK
+from shortlist.scores import DenseTable, ScoreTable
+from shortlist.training import Progress
+from training.toys import training
+
+FORMS = ["dense", "factored", "factored_apart"]
+
+
+def separated(seed: int, rows: int = 6, items: int = 12) -> tuple[Tensor, Tensor]:
+    """Scores that lie at least 1 apart, and labels of which every row has some above 0."""
+    g = torch.Generator().manual_seed(seed)
+    score_RC = torch.stack([torch.randperm(items, generator=g) for _ in range(rows)]).double()
+    label_RC = torch.randint(0, 4, (rows, items), generator=g) * (torch.rand(rows, items, generator=g) < 0.4)
+    label_RC[:, 0] = 2
+    return score_RC + 0.2 * torch.rand(rows, items, generator=g), label_RC
+
+
+def graded_table(score_RC: Tensor, label_RC: Tensor) -> DenseTable:
+    table = DenseTable.from_matrix(score_RC, label_RC > 0)
+    table.grade_P = label_RC[label_RC > 0]
+    return table
+
+
+@pytest.mark.parametrize("is_graded", [False, True])
+def test_a_sharp_approx_ndcg_is_ndcg(is_graded: bool) -> None:
+    """scikit-learn's NDCG takes gains as they are given."""
+    score_RC, label_RC = separated(0)
+    label_RC = label_RC if is_graded else label_RC.clamp(max=1)
+    table = graded_table(score_RC, label_RC) if is_graded else DenseTable.from_matrix(score_RC, label_RC > 0)
+    expected = ndcg_score(2.0 ** label_RC.numpy() - 1, score_RC.numpy())
+    assert ApproxNDCG(sharpness=100.0)(table).item() == pytest.approx(-expected, rel=1e-9)
+
+
+def test_approx_ndcg_of_a_sample_stands_for_the_catalogue() -> None:
+    pos, neg = torch.tensor([0.0]).double(), torch.tensor([[1.0, -1.0]]).double()
+    rank = 1 + 49 / 2 * (sigmoid(1.0) + sigmoid(-1.0))
+    assert ApproxNDCG()(pos, neg, n_items=50).item() == pytest.approx(-1 / math.log2(1 + rank))
+
+
+# -------------------------------------------------------------------------------------------------------------- SONG
+
+
+def with_ids(table: ScoreTable, users: list[int], first_pair: int = 0) -> ScoreTable:
+    table.user_R = torch.tensor(users)
+    table.pair_P = first_pair + torch.arange(table.n_positives)
+    return table
+
+
+def steps(seed: int, count: int) -> list[Case]:
+    """The same rows and positives with other vectors, as training would leave them."""
+    first = random_case(seed, rows=5, items=9)
+    cases = []
+    for number in range(count):
+        other = random_case(seed + 100 + number, rows=5, items=9)
+        cases.append(Case(other.row_RD, other.item_CD, first.row_P, first.column_P))
+    return cases
+
+
+def estimates(case: Case, margin: float = 1.0) -> Tensor:
+    """ĝ of each positive, in a form that torch differentiates."""
+    score_RC, positive_RC = case.scores(), case.dense().is_positive()
+    return torch.stack(
+        [
+            (score_RC[r][~positive_RC[r]] - score_RC[r, c] + margin).clamp(min=0).square().mean()
+            for r, c in zip(case.row_P.tolist(), case.column_P.tolist(), strict=True)
+        ]
+    )
+
+
+def f_and_slope(u: float, n_negatives: int) -> tuple[float, float]:
+    """f and f′ of u, the slope by a difference quotient."""
+
+    def f(g: float) -> float:
+        return -1 / math.log2(2 + n_negatives * g)
+
+    return f(u), (f(u + 1e-6) - f(u - 1e-6)) / 2e-6
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_song_moves_its_averages_and_takes_its_slope_there(form: str) -> None:
+    loss, kept = SONG(gamma=0.3), {}
+    cases = steps(0, 4)
+    n_pairs = len(cases[0].row_P)
+    loss.start(5, 9, n_pairs + 3, torch.Generator())
+    loss.double()
+    for case in cases:
+        table = with_ids(getattr(case, form)(), [0, 1, 2, 3, 4], first_pair=3)
+        estimate_P, expected, surrogate = estimates(case), 0.0, torch.zeros((), dtype=torch.float64)
+        for p, g in enumerate(estimate_P.tolist()):
+            kept[p] = 0.7 * kept[p] + 0.3 * g if p in kept else g
+            value, slope = f_and_slope(kept[p], int(table.population_R[case.row_P[p]]))
+            expected, surrogate = expected + value / n_pairs, surrogate + slope * estimate_P[p] / n_pairs
+        value = loss(table)
+        assert value.item() == pytest.approx(expected, rel=1e-9)
+        ours, theirs = torch.autograd.grad(value, case.vectors()), torch.autograd.grad(surrogate, case.vectors())
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8)
+    assert loss.average is not None
+    assert bool(loss.average[:3].isnan().all())
+    torch.testing.assert_close(loss.average[3:], torch.tensor([kept[p] for p in range(n_pairs)], dtype=torch.float64))
+
+
+def test_song_with_gamma_1_remembers_nothing() -> None:
+    loss = SONG(gamma=1.0)
+    cases = steps(1, 2)
+    loss.start(5, 9, len(cases[0].row_P), torch.Generator())
+    for case in cases:
+        torch.testing.assert_close(loss(with_ids(case.factored(), [0, 1, 2, 3, 4])), SONG()(case.factored()))
+
+
+@pytest.mark.parametrize("loss", [SONG(gamma=0.5), SONGAtK(k=2, gradient="theo", gamma=0.5)])
+def test_nothing_moves_where_nothing_is_trained(loss: Loss) -> None:
+    first, second = steps(2, 2)
+    loss.start(5, 9, len(first.row_P), torch.Generator())
+    loss(with_ids(first.factored(), [0, 1, 2, 3, 4]))
+    before = {name: tensor.clone() for name, tensor in loss.state_dict().items()}
+    assert before
+    with torch.no_grad():
+        loss(with_ids(second.factored(), [0, 1, 2, 3, 4]))
+    loss.eval()
+    loss(with_ids(second.factored(), [0, 1, 2, 3, 4]))
+    loss.train()
+    for name, tensor in loss.state_dict().items():
+        torch.testing.assert_close(tensor, before[name], rtol=0, atol=0, equal_nan=True)
+    loss(with_ids(second.factored(), [0, 1, 2, 3, 4]))
+    assert not torch.equal(loss.state_dict()["average"], before["average"])
+
+
+# ------------------------------------------------------------------------------------------------------------ SONG@K
+
+
+def lower_level(lam: float, scores: list[float], loss: SONGAtK) -> float:
+    """The gradient of the lower level's objective at λ, by a difference quotient of the objective."""
+
+    def objective(x: float) -> float:
+        n = len(scores)
+        spread = sum(loss.tau1 * math.log1p(math.exp(min(700, (s - x) / loss.tau1))) for s in scores) / n
+        return (loss.k + 0.5) * x / n + loss.tau2 * x**2 / 2 + spread
+
+    return (objective(lam + 1e-5) - objective(lam - 1e-5)) / 2e-5
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_song_at_k_moves_its_thresholds_down_the_lower_level(form: str) -> None:
+    loss, lam = SONGAtK(k=2, eta=0.4, tau1=0.2, tau2=0.05), [0.0] * 5
+    loss.start(5, 9, 40, torch.Generator())
+    loss.double()
+    for case in steps(3, 3):
+        loss(with_ids(getattr(case, form)(), [4, 0, 1, 2, 3]))
+        for row, user in enumerate([4, 0, 1, 2, 3]):
+            lam[user] -= 0.4 * lower_level(lam[user], case.scores()[row].tolist(), loss)
+        assert loss.threshold is not None
+        torch.testing.assert_close(loss.threshold.tolist(), lam, rtol=1e-6, atol=1e-7)
+
+
+def test_thresholds_of_song_at_k_find_the_score_after_the_last_place() -> None:
+    case = random_case(4, rows=5, items=30)
+    loss = SONGAtK(k=4, eta=1.0)
+    loss.start(5, 30, 100, torch.Generator())
+    for number in range(600):
+        loss.eta = 1.0 if number < 300 else 0.01
+        loss(with_ids(case.factored(), [0, 1, 2, 3, 4]))
+    fifth_R = case.scores().detach().topk(5, 1).values[:, -1]
+    assert loss.threshold is not None
+    torch.testing.assert_close(loss.threshold, fifth_R.float(), rtol=0, atol=0.05)
+
+
+def test_a_user_in_several_rows_moves_by_the_mean_and_samples_stand_for_the_catalogue() -> None:
+    loss = SONGAtK(k=1, eta=0.5, tau1=0.5, tau2=0.1)
+    loss.start(2, 20, 3, torch.Generator())
+    loss.double()
+    pos, neg = torch.tensor([0.3, -0.2, 1.0]).double(), torch.tensor([[0.5, -1.0], [0.1, 0.2], [0.0, 2.0]]).double()
+    loss(pos.requires_grad_(), neg, users=torch.tensor([1, 1, 0]), pairs=torch.arange(3), n_items=20)
+
+    def gradient(row: int) -> float:
+        share = sigmoid(pos[row].item() / 0.5) + 19 / 2 * sum(sigmoid(x / 0.5) for x in neg[row].tolist())
+        return 1.5 / 20 - share / 20
+
+    expected = [-0.5 * gradient(2), -0.5 * (gradient(0) + gradient(1)) / 2]
+    assert loss.threshold is not None
+    torch.testing.assert_close(loss.threshold.tolist(), expected)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("gradient", ["prac", "theo"])
+def test_gradient_of_song_at_k(gradient: Any, form: str) -> None:
+    """ψ·f′(u)·∇ĝ, and with theo ψ′·f(u)·(∇s_i − Σ_j h_j·∇s_j/(n·H)), over two steps."""
+    loss = SONGAtK(k=2, gradient=gradient, gamma=0.3, gamma1=0.6, tau1=0.3, tau2=0.05, sharpness=1.5, eta=0.2)
+    loss.start(5, 9, 40, torch.Generator())
+    loss.double()
+    averages: dict[int, float] = {}
+    bends: dict[int, float] = {}
+    for case in steps(5, 2):
+        assert loss.threshold is not None
+        lam, score_RC = loss.threshold.tolist(), case.scores()
+        table, estimate_P = with_ids(getattr(case, form)(), [0, 1, 2, 3, 4]), estimates(case)
+        window = [
+            [sigmoid((s - lam[r]) / 0.3) * (1 - sigmoid((s - lam[r]) / 0.3)) / 0.3 for s in scores]
+            for r, scores in enumerate(score_RC.tolist())
+        ]
+        for r in range(5):
+            bend = 0.05 + sum(window[r]) / 9
+            bends[r] = 0.4 * bends[r] + 0.6 * bend if r in bends else bend
+        surrogate = torch.zeros((), dtype=torch.float64)
+        for p, (r, c) in enumerate(zip(case.row_P.tolist(), case.column_P.tolist(), strict=True)):
+            g = estimate_P[p].item()
+            averages[p] = 0.7 * averages[p] + 0.3 * g if p in averages else g
+            value, slope = f_and_slope(averages[p], int(table.population_R[r]))
+            psi = sigmoid(1.5 * (score_RC[r, c].item() - lam[r]))
+            surrogate = surrogate + psi * slope * estimate_P[p]
+            if gradient == "theo":
+                mean = (torch.tensor(window[r], dtype=torch.float64) * score_RC[r]).sum() / 9 / bends[r]
+                surrogate = surrogate + 1.5 * psi * (1 - psi) * value * (score_RC[r, c] - mean)
+        ours = torch.autograd.grad(loss(table), case.vectors())
+        theirs = torch.autograd.grad(surrogate / len(case.row_P), case.vectors())
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8)
+
+
+def test_song_at_k_with_thresholds_far_below_is_song() -> None:
+    case = random_case(6, rows=5, items=12)
+    loss = SONGAtK(gradient="prac")
+    loss.start(5, 12, 100, torch.Generator())
+    assert loss.threshold is not None
+    loss.threshold.fill_(-1e6)
+    table = case.factored()
+    table.user_R = torch.arange(5)
+    values = [loss(table), SONG()(case.factored())]
+    torch.testing.assert_close(*values, rtol=1e-12, atol=0)
+    grads = [torch.autograd.grad(value, case.vectors()) for value in values]
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-14)
+
+
+# ----------------------------------------------------------------------------------------------------- what is kept
+
+STATEFUL: dict[str, Callable[[], Loss]] = {
+    "song": lambda: SONG(gamma=0.3),
+    "song_at_k": lambda: SONGAtK(k=5, gradient="theo", gamma=0.3),
+}
+
+
+@pytest.mark.parametrize("against", ["all", "shared", "pairs"])
+@pytest.mark.parametrize("name", STATEFUL)
+def test_stopped_and_resumed_gives_the_same_bits(name: str, against: str, tmp_path: Path) -> None:
+    def make() -> Any:
+        return training(STATEFUL[name](), against=against, negatives=12, epochs=4)
+
+    whole, path = make(), tmp_path / "checkpoint"
+    whole.run()
+
+    def stop(progress: Progress) -> None:
+        if progress.epoch == 3:  # which is not saved yet
+            raise KeyboardInterrupt
+
+    with pytest.raises(ShortlistError, match="stopped in epoch"):
+        make().run(path, {}, on_epoch=stop)
+    again = make()
+    again.resume(path, {})
+    assert again.progress.epoch == 2
+    again.run(path, {})
+    states = [{**each.model.state(), **each.loss.state_dict()} for each in (whole, again)]
+    assert len(states[0]) > 2
+    for key, tensor in states[0].items():
+        assert np.array_equal(tensor.numpy(), states[1][key].numpy(), equal_nan=True), key
