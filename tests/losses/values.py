@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from losses.entries import auc, hard, lambdas, pairwise, pointwise, softmax, surrogates
+from losses.entries import auc, hard, lambdas, pairwise, pointwise, recall, softmax, surrogates
 from losses.oracle import Values
 from shortlist.losses import registry
 
@@ -14,6 +14,7 @@ VALUES: dict[str, Values] = {
     **lambdas.VALUES,
     **pairwise.VALUES,
     **pointwise.VALUES,
+    **recall.VALUES,
     **softmax.VALUES,
     **surrogates.VALUES,
 }

@@ -15,6 +15,7 @@ from shortlist.losses.hard import DNS, SoftmaxV
 from shortlist.losses.lambdas import ARPLoss1, ARPLoss2, LambdaLossAtK, LambdaRank, NDCGLoss1, NDCGLoss2, NDCGLoss2pp
 from shortlist.losses.pairwise import BPR, WARP, Hinge, RankNet
 from shortlist.losses.pointwise import BCE, CCL, GBCE, MSE, RCE, TCE
+from shortlist.losses.recall import CROLoss, CROLossLambda
 from shortlist.losses.softmax import BSL, PSL, SL
 from shortlist.losses.surrogates import SONG, ApproxNDCG, SONGAtK
 from shortlist.losses.topk import SLAtK, SogSLAtK
@@ -40,6 +41,8 @@ __all__ = [
     "ARPLoss2",
     "AdvInfoNCE",
     "ApproxNDCG",
+    "CROLoss",
+    "CROLossLambda",
     "Hinge",
     "LambdaLossAtK",
     "LambdaRank",

@@ -1,0 +1,225 @@
+"""The recall family: a smooth rank of each positive, and how much Recall@N it stands for over all N at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from shortlist.losses.base import Loss, mean_over_positives, registry
+from shortlist.losses.softmax import softmax_terms
+from shortlist.parameters import Search, param
+from shortlist.scores import Hinge, Kernel, Over, ScoreTable, Sigmoid, Similarity, Softplus
+from shortlist.scores.selection import places, side_by_side
+from shortlist.scores.table import logsumexp_of_positives
+
+Phi = Literal["hinge", "sigmoid", "exponential", "softplus"]
+
+_STEEPEST = 60.0
+"""The exponent from which on an exponential goes on as its tangent: no cosine reaches it, and floats do not end."""
+
+
+@dataclass(frozen=True)
+class Scaled(Kernel):
+    """φ(c·x)."""
+
+    kernel: Kernel
+    factor: float
+
+    def value(self, x: Tensor) -> Tensor:
+        """φ(c·x)."""
+        return self.kernel.value(x * self.factor)
+
+    def slope(self, x: Tensor) -> Tensor:
+        """c·φ′(c·x)."""
+        return self.kernel.slope(x * self.factor) * self.factor
+
+
+@dataclass(frozen=True)
+class UnitStep(Kernel):
+    """φ(x) = 1 where x ≥ 0, else 0: the rank itself, ties counted against oneself, without a slope."""
+
+    def value(self, x: Tensor) -> Tensor:
+        """1 where x ≥ 0, else 0."""
+        return (x >= 0).to(x.dtype)
+
+    def slope(self, x: Tensor) -> Tensor:
+        """0."""
+        return torch.zeros_like(x)
+
+
+class SmoothRank(NamedTuple):
+    """``R = 1 + Σ_{j≠i} φ(c·(s_j − s_i))`` of each positive, as ln R and as R − 1: each is exact where it is small."""
+
+    log_P: Tensor
+    excess_P: Tensor
+
+
+def smooth_rank(table: ScoreTable, phi: Phi | Literal["step"], scale: float, margin: float, over: Over) -> SmoothRank:
+    """The rank among negatives, or among all items.
+
+    Negatives that are a sample count for as many as they stand for: those of the catalogue over those at hand. The sum
+    of exponentials is one of the row; the others are one of each pair.
+    """
+    positives_R = table.row_total(torch.ones_like(table.positives()))
+    count_R = ((table.catalogue_R() - positives_R) / table.population_R.clamp(min=1)).clamp(min=0)
+    if phi == "exponential":
+        log_P = _log_rank_of_exponentials(table, scale, over, count_R)
+        return SmoothRank(log_P, _expm1(log_P))
+    kernels = {"hinge": Hinge(margin), "sigmoid": Sigmoid(), "softplus": Softplus(), "step": UnitStep()}
+    kernel = Scaled(kernels[phi], scale)
+    excess_P = table.per_positive(count_R) * table.pair_sum(kernel)
+    if over == "all":
+        excess_P = excess_P + _sum_over_other_positives(table, kernel)
+    return SmoothRank(excess_P.log1p(), excess_P)
+
+
+def _log_rank_of_exponentials(table: ScoreTable, scale: float, over: Over, count_R: Tensor) -> Tensor:
+    if over == "all" and bool((count_R == 1).all()):
+        return softmax_terms(table, 1 / scale, "all", 1.0)
+    log_R = table.logsumexp(1 / scale, "negatives") + count_R.log()
+    scaled_P = table.positives() * scale
+    if over == "negatives":
+        return Softplus().value(table.per_positive(log_R) - scaled_P)
+    return (
+        table.per_positive(torch.logaddexp(log_R, logsumexp_of_positives(scaled_P, table.row_P, table.n_rows)))
+        - scaled_P
+    )
+
+
+def _sum_over_other_positives(table: ScoreTable, kernel: Kernel) -> Tensor:
+    """``Σ φ(s_q − s_p)`` over the positives q ≠ p of p's row: as many numbers as positives, times the most of a row."""
+    pos_P, place_P = table.positives(), places(table.row_P, table.n_rows)
+    side_PM = side_by_side(pos_P, table.row_P, table.n_rows).index_select(0, table.row_P)
+    itself_PM = place_P.unsqueeze(1) == torch.arange(side_PM.shape[1], device=place_P.device)
+    return kernel.value(side_PM.masked_fill(itself_PM, -torch.inf) - pos_P.unsqueeze(1)).sum(1)
+
+
+def _expm1(x: Tensor) -> Tensor:
+    """eˣ − 1, and its tangent where it would leave the range of floats."""
+    tangent = (x + (1 - _STEEPEST)) * math.exp(_STEEPEST)
+    return torch.where(x > _STEEPEST, tangent, x.clamp(max=_STEEPEST).expm1())
+
+
+def integral(log_P: Tensor, excess_P: Tensor, alpha: float) -> Tensor:
+    """``∫₁^R t^{−α} dt`` from ln R and R − 1.
+
+    >>> integral(torch.tensor([4.0]).log(), torch.tensor([3.0]), alpha=0.5)  # 2·(√4 − 1)
+    tensor([2.])
+    """
+    if alpha == 0:
+        return excess_P
+    return log_P if alpha == 1 else _expm1(log_P * (1 - alpha)) / (1 - alpha)
+
+
+def mass(table: ScoreTable, alpha: float) -> Tensor:
+    """``∫₁^{n+1} t^{−α} dt`` for each positive, n being the size of the catalogue."""
+    size_P = table.per_positive(table.catalogue_R())
+    return integral(size_P.log1p(), size_P, alpha)
+
+
+@registry.register("croloss")
+class CROLoss(Loss):
+    r"""CROLoss: Recall@N for all N at once, those near the top by more the larger α is.
+
+    .. math:: L_{ui} = \frac{\int_1^{R_{ui}} t^{-\alpha}\,dt}{\int_1^{n+1} t^{-\alpha}\,dt},\quad
+              R_{ui} = 1 + \sum_{j \ne i} \varphi\bigl(c\,(s_{uj}-s_{ui})\bigr)
+
+    over the user's negatives, or with ``over="all"`` over all other items of the catalogue of n, as published. The
+    factor c makes the ten times cosine of the paper. φ is max(0, x + m), σ(x), eˣ or ln(1 + eˣ). Special cases, each
+    up to a factor: the exponential with α = 1 over all items is SL at τ = 1/c, divided by ln(n + 1); with α = 0, hinge
+    is the triplet loss summed over negatives and softplus BPR, divided by n.
+
+    A sample of negatives counts for those of the catalogue: R = 1 + (|N_u|/N)·Σφ, which is 1 for a perfect rank.
+
+    Tang et al., "CROLoss: Towards a Customizable Loss for Retrieval Models in Recommender Systems", CIKM 2022.
+
+    >>> CROLoss(kernel="sigmoid", alpha=1.0, scale=1.0)(torch.tensor([0.0]), torch.tensor([[0.0, 0.0]]))
+    tensor(0.5000)
+    """
+
+    formula = "∫₁^R t^−α dt / ∫₁^{n+1} t^−α dt, with R = 1 + Σ_j φ(c·(s_j − s_i))"
+    target = "Recall@N over all N"
+    remedy = "a smaller loss.scale"
+    citation = "Tang et al., CIKM 2022"
+    similarity: ClassVar[Similarity] = "cosine"
+
+    kernel: Phi = param(
+        default="softplus",
+        help="φ, the smooth form of the step by which a rank counts",
+        search=Search(choices=("hinge", "sigmoid", "exponential", "softplus")),
+    )
+    alpha: float = param(
+        default=1.0, at_least=0, help="α, by how much more small N count than large ones", search=Search(0.6, 1.6)
+    )
+    scale: float = param(default=10.0, above=0, help="factor c on the scores", search=Search(2.0, 50.0, log=True))
+    margin: float = param(default=5.0, help="margin m of the hinge, on scaled scores")
+    over: Over = param(default="negatives", help="whom the rank counts: the user's negatives, or all other items")
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        rank = smooth_rank(table, self.kernel, self.scale, self.margin, self.over)
+        return mean_over_positives(integral(*rank, self.alpha) / mass(table, self.alpha))
+
+
+@registry.register("croloss_lambda")
+class CROLossLambda(Loss):
+    r"""CROLoss-lambda: a rank by one kernel says how much a positive matters, a rank by another is pushed.
+
+    .. math:: L_{ui} = \frac{R_1^{-\alpha}}{\int_1^{n+1} t^{-\alpha}\,dt}\,(R_2 - 1),\quad
+              R_k = 1 + \sum_{j \ne i} \varphi_k\bigl(c\,(s_{uj}-s_{ui})\bigr)
+
+    with R₁ held constant; φ₁ may be the unit step, so that R₁ is the rank itself. (As published R₂ stands in the place
+    of R₂ − 1, with the same gradient.) With φ₁ = φ₂ the gradient is that of
+    :class:`~shortlist.losses.recall.CROLoss`, which explains the other parameters.
+
+    Tang et al., "CROLoss: Towards a Customizable Loss for Retrieval Models in Recommender Systems", CIKM 2022.
+
+    >>> CROLossLambda(phi1="step", phi2="sigmoid", scale=1.0)(torch.tensor([0.0]), torch.tensor([[0.0, 0.0]]))
+    tensor(0.2404)
+    """
+
+    formula = "R₁^−α/∫₁^{n+1} t^−α dt · (R₂ − 1), with R_k = 1 + Σ_j φ_k(c·(s_j − s_i)) and R₁ constant"
+    target = "Recall@N over all N"
+    remedy = "a smaller loss.scale"
+    citation = "Tang et al., CIKM 2022"
+    similarity: ClassVar[Similarity] = "cosine"
+
+    phi1: Literal["step", "hinge", "sigmoid", "exponential", "softplus"] = param(
+        default="sigmoid",
+        help="φ₁, of the rank that weighs",
+        search=Search(choices=("step", "hinge", "sigmoid", "exponential", "softplus")),
+    )
+    phi2: Phi = param(
+        default="softplus",
+        help="φ₂, of the rank that is pushed",
+        search=Search(choices=("hinge", "sigmoid", "exponential", "softplus")),
+    )
+    alpha: float = param(
+        default=1.0, at_least=0, help="α, by how much more small N count than large ones", search=Search(0.6, 1.6)
+    )
+    scale: float = param(default=10.0, above=0, help="factor c on the scores", search=Search(2.0, 50.0, log=True))
+    margin: float = param(default=5.0, help="margin m of the hinge, on scaled scores")
+    over: Over = param(default="negatives", help="whom the ranks count: the user's negatives, or all other items")
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        pushed = smooth_rank(table, self.phi2, self.scale, self.margin, self.over)
+        log_weight_P = -self.alpha * self._weighing(table, pushed)
+        if (
+            self.phi2 == "exponential"
+        ):  # weight and rank may each leave the range of floats where their product does not
+            value_P = _expm1(pushed.log_P + log_weight_P) - log_weight_P.expm1()
+        else:
+            value_P = pushed.excess_P * log_weight_P.exp()
+        return mean_over_positives(value_P / mass(table, self.alpha))
+
+    @torch.no_grad()
+    def _weighing(self, table: ScoreTable, pushed: SmoothRank) -> Tensor:
+        """``ln R₁``, which is at hand where both kernels are one."""
+        if self.phi1 == self.phi2:
+            return pushed.log_P.detach()
+        return smooth_rank(table, self.phi1, self.scale, self.margin, self.over).log_P
