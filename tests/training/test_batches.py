@@ -11,15 +11,15 @@ from torch import Tensor
 
 from shortlist.data import Interactions
 from shortlist.errors import InputError
+from shortlist.losses import SL
 from shortlist.models.mf import MF
-from shortlist.negatives import SharedCandidates
 from shortlist.scores import Factors, ScoreTable, Softplus, Workspace
 from shortlist.training.batches import Batches, SampledPairs, SharedSample, Step, WholeCatalogue, score_table
 from shortlist.training.settings import TrainingSettings, make_batches
 from training.toys import interactions, started, two_tastes
 
 ROWS = [[0, 3, 4], [], [1], list(range(7)), [2, 6], [0, 1, 2, 3, 4, 5], [5]]
-KINDS = ["all", "shared-uniform", "shared-popularity", "pairs"]
+KINDS = ["all", "shared-uniform", "shared-popularity", "shared-in_batch", "shared-mixed", "pairs", "pairs-popularity"]
 MODELS: list[dict[str, Any]] = [
     {"similarity": similarity, "item_bias": bias}
     for similarity, bias in itertools.product(["dot", "cosine", "half_cosine"], [False, True])
@@ -31,12 +31,11 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 def batches_of(kind: str, train: Interactions, size: int = 3) -> Batches:
-    if kind == "all":
-        return WholeCatalogue(train, size)
-    if kind == "pairs":
-        return SampledPairs(train, size, 4)
-    popularity_I = torch.from_numpy(train.item_counts())
-    return SharedSample(train, size, SharedCandidates(popularity_I, kind.removeprefix("shared-")), 4)  # type: ignore[arg-type]
+    against, _, distribution = kind.partition("-")
+    settings = {"against": against, "batch": size, "negatives": 4} | (
+        {"distribution": distribution} if distribution else {}
+    )
+    return make_batches(train, TrainingSettings(**settings), None)
 
 
 def pairs_of(steps: list[Step]) -> list[tuple[int, int]]:
@@ -104,7 +103,9 @@ def expected_scores(step: Step, factors: Factors, train: Interactions) -> tuple[
     score_RI = factors.score_all(step.user_R)
     if step.drawn_RN is not None:
         drawn_RN = score_RI.gather(1, step.drawn_RN)
-        return score_RI[step.row_P, step.item_P], drawn_RN, torch.zeros_like(drawn_RN, dtype=torch.bool)
+        weighted = step.log_weight_RN is not None  # then a user who has met everything has no negatives
+        none_R = torch.from_numpy(train.user_counts()[step.user_R] == train.n_items) & weighted
+        return score_RI[step.row_P, step.item_P], drawn_RN, none_R.unsqueeze(1).expand(drawn_RN.shape)
     column_C = torch.arange(train.n_items) if step.shared_C is None else step.shared_C
     met_RI = torch.zeros_like(score_RI, dtype=torch.bool)
     met_RI[step.row_P, step.item_P] = True
@@ -122,14 +123,22 @@ def test_tables_read_the_scores_of_the_model(kind: str, settings: dict[str, Any]
         torch.testing.assert_close(table.positives(), pos_P)
         torch.testing.assert_close(table.matrix(), score_RC)
         assert torch.equal(table.is_positive(), positive_RC)
-        weight_C = torch.ones(score_RC.shape[1]) if step.log_weight_C is None else step.log_weight_C.exp()
+        weight_C = weights_of(step, score_RC)
         terms_RC = (weight_C * (score_RC / 0.5).exp()).masked_fill(positive_RC, 0)
         torch.testing.assert_close(table.logsumexp(0.5, "negatives"), terms_RC.sum(1).log())
         torch.testing.assert_close(table.row_sum(Softplus()), row_sums(score_RC, positive_RC, weight_C))
         expected_population = (~positive_RC).sum(1).float()
         if step.log_weight_C is not None:  # the weights make the sample stand for all items
             expected_population = 7 - torch.bincount(step.row_P, minlength=len(step.user_R)).float()
+        if step.log_weight_RN is not None:
+            expected_population = torch.tensor([7.0 - len(ROWS[user]) for user in step.user_R.tolist()])
         assert torch.equal(table.population_R, expected_population)
+
+
+def weights_of(step: Step, score_RC: Tensor) -> Tensor:
+    """The weights that a step says its candidates have, 1 where it says nothing."""
+    log_weight = step.log_weight_RN if step.log_weight_C is None else step.log_weight_C
+    return torch.ones_like(score_RC) if log_weight is None else log_weight.exp().expand(score_RC.shape)
 
 
 def row_sums(score_RC: Tensor, positive_RC: Tensor, weight_C: Tensor) -> Tensor:
@@ -147,9 +156,10 @@ def test_gradients_are_those_of_plain_scores(kind: str, settings: dict[str, Any]
 
     def plainly(step: Step, factors: Factors) -> Tensor:
         pos_P, score_RC, positive_RC = expected_scores(step, factors, train)
-        weight_C = torch.ones(score_RC.shape[1]) if step.log_weight_C is None else step.log_weight_C.exp()
+        weight_C = weights_of(step, score_RC)
         pair_PC = score_RC[step.row_P] - pos_P.unsqueeze(1)
-        pairs = row_sums(pair_PC, positive_RC[step.row_P], weight_C)
+        weight_PC = weight_C.expand(score_RC.shape)[step.row_P]
+        pairs = row_sums(pair_PC, positive_RC[step.row_P], weight_PC)
         return pos_P.sum() + 2 * row_sums(score_RC, positive_RC, weight_C).sum() + pairs.sum()
 
     for step in batches_of(kind, train).epoch(seeded()):
@@ -183,7 +193,64 @@ def test_gradients_touch_only_rows_that_were_looked_up(kind: str, size: int) -> 
             assert parameter.grad.is_sparse != every_item
 
 
+@pytest.mark.parametrize("kind", ["pairs", "pairs-popularity"])
+def test_users_who_have_met_everything_do_no_harm(kind: str) -> None:
+    """With weights nothing stands against them, and no gradient is lost in it."""
+    train = interactions([[0, 1, 2], [1], [0]], 3)
+    model = started(train)
+    step = next(iter(batches_of(kind, train, 10).epoch(seeded())))
+    loss = SL()(score_table(step, model.factors(), Workspace()))
+    loss.backward()
+    assert bool(loss.isfinite())
+    assert all(bool(parameter.grad.to_dense().isfinite().all()) for parameter in model.parameters())
+
+
 # ------------------------------------------------------------------------------------------------------ what is asked
+
+
+def test_draws_for_pairs_may_include_what_the_user_has_met() -> None:
+    train = interactions(ROWS, 7)
+    met = {True: 0, False: 0}
+    for exclude in met:
+        settings = TrainingSettings(against="pairs", negatives=20, batch=5, exclude=exclude)
+        for step in make_batches(train, settings, None).epoch(seeded()):
+            assert step.drawn_RN is not None
+            pairs = zip(step.user_R.tolist(), step.drawn_RN.tolist(), strict=True)
+            met[exclude] += sum(item in ROWS[user] for user, drawn in pairs if len(ROWS[user]) < 7 for item in drawn)
+    assert met[True] == 0
+    assert met[False] > 50
+
+
+@pytest.mark.parametrize("distribution", ["uniform", "popularity", "in_batch", "mixed"])
+@pytest.mark.parametrize("weighted", [None, True, False])
+@pytest.mark.parametrize("against", ["shared", "pairs"])
+def test_samples_are_weighted_where_asked_or_needed(distribution: Any, weighted: bool | None, against: Any) -> None:
+    """Population says what the weights make of the sample: all negatives; without weights it is the sample's own."""
+    settings = TrainingSettings(against=against, distribution=distribution, weighted=weighted, negatives=5)
+    train = two_tastes()
+    if against == "pairs" and distribution in {"in_batch", "mixed"}:
+        with pytest.raises(
+            InputError, match=r"^training\.distribution: expected 'uniform' or 'popularity' where items"
+        ):
+            make_batches(train, settings, None)
+        return
+    step = next(iter(make_batches(train, settings, None).epoch(seeded())))
+    has_weights = weighted if weighted is not None else distribution != "uniform"
+    assert (step.log_weight_C is not None or step.log_weight_RN is not None) == has_weights
+    table = score_table(step, started(train).factors(), Workspace())
+    everything = torch.full((table.n_rows,), 24.0)  # 30 items, 6 positives
+    assert torch.equal(table.population_R, everything) == has_weights
+
+
+def test_in_batch_takes_every_item_of_the_step_unless_told_how_many() -> None:
+    train = two_tastes()
+    for negatives in (None, 7):
+        settings = TrainingSettings(against="shared", distribution="in_batch", batch=4, negatives=negatives)
+        for step in make_batches(train, settings, None).epoch(seeded()):
+            assert step.shared_C is not None
+            own = set(step.item_P.tolist())
+            assert set(step.shared_C.tolist()) <= own
+            assert len(step.shared_C) == (len(own) if negatives is None else 7)
 
 
 def test_a_loss_decides_how_steps_are_cut_unless_told_otherwise() -> None:

@@ -1,5 +1,12 @@
 """Who stands against the positives."""
 
-from shortlist.negatives.draws import Distribution, Sample, SharedCandidates, UniformNegatives
+from shortlist.negatives.draws import (
+    BatchCandidates,
+    Distribution,
+    PairNegatives,
+    Sample,
+    SharedCandidates,
+    popularity_mass,
+)
 
-__all__ = ["Distribution", "Sample", "SharedCandidates", "UniformNegatives"]
+__all__ = ["BatchCandidates", "Distribution", "PairNegatives", "Sample", "SharedCandidates", "popularity_mass"]

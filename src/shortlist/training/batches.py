@@ -6,7 +6,7 @@ A step is drawn first, as indices only, and becomes a score table when the model
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shortlist.data import Interactions
-from shortlist.negatives import SharedCandidates, UniformNegatives
+from shortlist.negatives import PairNegatives, Sample
 from shortlist.scores import DenseTable, FactoredTable, Factors, ScoreTable, Workspace, item_vectors, row_vectors
 
 
@@ -31,6 +31,13 @@ class Step:
     shared_C: Tensor | None = None
     log_weight_C: Tensor | None = None
     drawn_RN: Tensor | None = None
+    log_weight_RN: Tensor | None = None
+    population_R: Tensor | None = None
+    """How many negatives the draws of a row stand for, where they have weights."""
+
+
+Sampling = Callable[[Step, torch.Generator], Sample]
+"""Draws the candidates that the rows of a step share."""
 
 
 class Batches(ABC):
@@ -81,28 +88,44 @@ class SharedSample(Batches):
 
     reaches_all = False
 
-    def __init__(self, train: Interactions, size: int, candidates: SharedCandidates, count: int) -> None:
+    def __init__(self, train: Interactions, size: int, sampling: Sampling) -> None:
         super().__init__(train, size)
-        self.candidates, self.count = candidates, count
+        self.sampling = sampling
 
     def epoch(self, generator: torch.Generator) -> Iterator[Step]:
         """Users in random order, a sample a step."""
         for step in self._user_steps(generator):
-            sample = self.candidates.draw(self.count, generator)
+            sample = self.sampling(step, generator)
             yield replace(step, shared_C=sample.item_C, log_weight_C=sample.log_weight_C)
 
 
 class SampledPairs(Batches):
-    """Batches of pairs; N items that the user has not met are drawn for each. This is how the papers train."""
+    """Batches of pairs; N items are drawn for each, by default of those that the user has not met: the papers' way.
+
+    ``mass_I`` makes some items likelier than others, ``exclude=False`` lets items that the user has met be drawn, and
+    ``weighted`` gives draws the weights that make them stand for everything that might have been drawn.
+    """
 
     rows_are_users = False
 
-    def __init__(self, train: Interactions, size: int, count: int) -> None:
+    def __init__(
+        self,
+        train: Interactions,
+        size: int,
+        count: int,
+        *,
+        mass_I: Tensor | None = None,
+        exclude: bool = True,
+        weighted: bool = False,
+    ) -> None:
         super().__init__(train, size)
-        self.count = count
+        self.count, self.weighted = count, weighted
         self._user_P = torch.from_numpy(train.users_of_pairs()).long()
         self._item_P = torch.tensor(train.indices).long()
-        self._negatives = UniformNegatives(torch.tensor(train.indptr), self._item_P, train.n_items)
+        indptr = torch.tensor(train.indptr) if exclude else torch.zeros(train.n_users + 1, dtype=torch.long)
+        met_P = self._item_P[: int(indptr[-1])]
+        self._negatives = PairNegatives(indptr, met_P, train.n_items, mass_I)
+        self._population_U = (train.n_items - indptr.diff()).float()
 
     @property
     def steps(self) -> int:
@@ -114,7 +137,17 @@ class SampledPairs(Batches):
         for chosen in torch.randperm(self.train.n_pairs, generator=generator).split(self.size):
             user_B = self._user_P[chosen]
             drawn_BN = self._negatives.draw(user_B, self.count, generator)
-            yield Step(user_B, torch.arange(len(chosen)), self._item_P[chosen], chosen, drawn_RN=drawn_BN)
+            weight_BN = self._negatives.log_weights(user_B, drawn_BN) if self.weighted else None
+            population_B = self._population_U[user_B] if self.weighted else None
+            yield Step(
+                user_B,
+                torch.arange(len(chosen)),
+                self._item_P[chosen],
+                chosen,
+                drawn_RN=drawn_BN,
+                log_weight_RN=weight_BN,
+                population_R=population_B,
+            )
 
 
 def score_table(step: Step, factors: Factors, workspace: Workspace) -> ScoreTable:
@@ -183,7 +216,15 @@ def _pair_table(step: Step, row_RD: Tensor, factors: Factors) -> DenseTable:
     score_RM = torch.bmm(item_ND.view(*item_RM.shape, -1), row_RD.unsqueeze(2)).squeeze(2)
     if factors.bias_I is not None:
         score_RM = score_RM + factors.bias_I[item_RM]
-    return DenseTable(score_RM[:, 0], step.row_P, score_RM[:, 1:])
+    weight_RN = step.log_weight_RN
+    return DenseTable(
+        score_RM[:, 0],
+        step.row_P,
+        score_RM[:, 1:],
+        positive_RC=None if weight_RN is None else weight_RN == -torch.inf,  # drawn for users who have met all
+        log_weight=weight_RN,
+        population_R=step.population_R,
+    )
 
 
 def _look_up(vector_ND: Tensor, index: Tensor) -> Tensor:

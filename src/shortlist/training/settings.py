@@ -8,9 +8,9 @@ import torch
 
 from shortlist.data import Interactions
 from shortlist.errors import InputError
-from shortlist.negatives import Distribution, SharedCandidates
+from shortlist.negatives import BatchCandidates, Distribution, SharedCandidates, popularity_mass
 from shortlist.parameters import Configured, param
-from shortlist.training.batches import Batches, SampledPairs, SharedSample, WholeCatalogue
+from shortlist.training.batches import Batches, SampledPairs, Sampling, SharedSample, WholeCatalogue
 
 Against = Literal["auto", "all", "shared", "pairs"]
 
@@ -32,8 +32,17 @@ class TrainingSettings(Configured):
     negatives: int | None = param(
         default=None, at_least=1, help="how many are sampled; none: the loss's usual number, or 1000"
     )
-    distribution: Distribution = param(default="uniform", help="how a shared sample is drawn")
+    distribution: Distribution = param(
+        default="uniform",
+        help="how samples are drawn; in_batch and mixed, of which a part is uniform, only where the step shares one",
+    )
     power: float = param(default=0.75, at_least=0, help="exponent of the popularity when the sample is drawn by it")
+    share: float = param(default=0.5, above=0, below=1, help="part of a mixed sample that is uniform")
+    exclude: bool = param(default=True, help="whether draws for a pair leave out items that the user has met")
+    weighted: bool | None = param(
+        default=None,
+        help="whether a sample is weighted to stand for all items; none: where items had different chances",
+    )
     validate_every: int = param(default=5, at_least=1, help="epochs from one validation to the next")
     patience: int = param(default=4, at_least=1, help="validations without a better one after which training stops")
     metric: str = param(
@@ -54,7 +63,33 @@ def make_batches(train: Interactions, settings: TrainingSettings, sampled: int |
     if against == "all":
         return WholeCatalogue(train, settings.batch or 256)
     if against == "pairs":
-        return SampledPairs(train, settings.batch or 1024, count)
-    popularity_I = torch.from_numpy(train.item_counts())
-    candidates = SharedCandidates(popularity_I, settings.distribution, settings.power)
-    return SharedSample(train, settings.batch or 1024, candidates, count)
+        return _pairs(train, settings, count)
+    return SharedSample(train, settings.batch or 1024, _sampling(train, settings, count))
+
+
+def _pairs(train: Interactions, settings: TrainingSettings, count: int) -> SampledPairs:
+    """Draws for each pair, uniform or by popularity."""
+    mass_I = None
+    if settings.distribution == "popularity":
+        mass_I = popularity_mass(torch.from_numpy(train.item_counts()), settings.power, train.n_users)
+    elif settings.distribution != "uniform":
+        raise InputError(
+            "training.distribution: expected 'uniform' or 'popularity' where items are drawn for each pair, "
+            f"received {settings.distribution!r}"
+        )
+    weighted = mass_I is not None if settings.weighted is None else settings.weighted
+    size = settings.batch or 1024
+    return SampledPairs(train, size, count, mass_I=mass_I, exclude=settings.exclude, weighted=weighted)
+
+
+def _sampling(train: Interactions, settings: TrainingSettings, count: int) -> Sampling:
+    """How the candidates that a step shares are drawn."""
+    count_I, distribution, weighted = torch.from_numpy(train.item_counts()), settings.distribution, settings.weighted
+    if distribution == "uniform" or distribution == "popularity":
+        shared = SharedCandidates(count_I, distribution, settings.power, weighted=weighted)
+        return lambda step, generator: shared.draw(count, generator)
+    mixed = distribution == "mixed"
+    n_users = int((train.user_counts() > 0).sum())
+    batch = BatchCandidates(count_I, n_users, settings.share if mixed else 0.0, weighted=weighted)
+    most = count if mixed else settings.negatives  # all of the batch's own items, unless a number was asked for
+    return lambda step, generator: batch.draw(step.item_P, len(step.user_R), most, generator)
