@@ -1,0 +1,129 @@
+"""The page "Add a loss" does what it says: its package is found and trained with, its entry passes the suite."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+PAGE = (REPOSITORY / "docs" / "add-a-loss.md").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    place: str
+    text: str
+
+
+BLOCKS = [
+    Block(*parts)
+    for parts in re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    if parts[0] != "math"
+]
+
+
+def block(place: str) -> str:
+    (found,) = (each.text for each in BLOCKS if each.place == place)
+    return found
+
+
+def run(script: str, folder: Path, **environment: str) -> str:
+    """A script of the page, run as it stands, with this Python's commands."""
+    commands = folder / "commands"
+    commands.mkdir(exist_ok=True)
+    for name, module in {"python": "", "pip": "-m pip", "shortlist": "-m shortlist"}.items():
+        (commands / name).write_text(f'#!/bin/sh\nexec {sys.executable} {module} "$@"\n')
+        (commands / name).chmod(0o755)
+    path = f"{commands}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, **environment}
+    answer = subprocess.run(
+        ["sh", "-ec", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    return answer.stdout
+
+
+def test_every_block_has_its_use() -> None:
+    """What a reader is to do is tested below; a block that is not known here would not be."""
+    assert [(each.language, each.place) for each in BLOCKS] == [
+        ("python", "gce_loss.py"),
+        ("toml", "pyproject.toml"),
+        ("sh", ""),
+        ("sh", ""),
+        ("python", "tests/losses/entries/softmax.py"),
+        ("sh", "repository"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str], str]:
+    """The page's package, installed by pip into a folder of its own; what `shortlist losses gce` says then."""
+    folder = tmp_path_factory.mktemp("package")
+    for place in ("gce_loss.py", "pyproject.toml"):
+        (folder / place).write_text(block(place), encoding="utf-8")
+    installed = tmp_path_factory.mktemp("installed")
+    environment = {
+        "PYTHONPATH": f"{installed}{os.pathsep}{REPOSITORY / 'src'}",
+        # into that folder, with what is here: nothing is downloaded and nothing else is changed
+        "PIP_TARGET": str(installed),
+        "PIP_NO_DEPS": "1",
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",
+    }
+    install, _ = (each.text for each in BLOCKS if each.language == "sh" and not each.place)
+    return folder, environment, run(install, folder, **environment)
+
+
+def test_an_installed_package_is_found_by_its_entry_point(package: tuple[Path, dict[str, str], str]) -> None:
+    folder, environment, said = package
+    assert "(1 − p^q)/q" in said
+    assert "how little wrong clicks count" in said
+    (folder / "gce_loss.py").unlink()  # what is found from here on is the installed one
+    listed = run("shortlist losses", folder, **environment)
+    assert "Losses for noisy clicks: softmax losses that a wrong click moves little." in listed
+    assert re.search(r"^  gce +NDCG, where some clicks are wrong$", listed, re.MULTILINE)
+    where = run(
+        "python -c 'from shortlist.losses import registry; print(registry[\"gce\"].__module__)'", folder, **environment
+    )
+    assert where.strip() == "gce_loss"
+
+
+def test_a_model_is_trained_with_it_and_ranked(package: tuple[Path, dict[str, str], str], clicks: Path) -> None:
+    """The page's own commands, on a table that takes a moment."""
+    folder, environment, _ = package
+    _, rank = (each.text for each in BLOCKS if each.language == "sh" and not each.place)
+    assert rank.count("shortlist train debian ") == 3
+    said = run(rank.replace(" debian ", f" {clicks} "), folder, **environment)
+    assert "gce on" in said.replace("mf with ", "")
+    assert {"sl − gce", "slatk − gce", "slatk − sl"} <= set(re.findall(r"\w+ − \w+", said))
+    config = (folder / "runs" / "gce" / "config.json").read_text(encoding="utf-8")
+    assert '"q": 0.1' in config
+    told = run("shortlist recommend runs/gce --user person-00 --k 3", folder, **environment)
+    assert told.count("10") >= 3  # an even person's things are 1000 … 1019
+
+
+def test_in_the_repository_the_suite_takes_it_up(tmp_path: Path) -> None:
+    """The loss and its entry at the ends of their files, in a copy of the repository."""
+    for part in ("src", "tests"):
+        shutil.copytree(REPOSITORY / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)
+    ends = {
+        "src/shortlist/losses/softmax.py": "gce_loss.py",
+        "tests/losses/entries/softmax.py": "tests/losses/entries/softmax.py",
+    }
+    for file, place in ends.items():
+        with (tmp_path / file).open("a", encoding="utf-8") as end:
+            end.write("\n\n" + block(place))
+    said = run(block("repository"), tmp_path, PYTHONPATH=str(tmp_path / "src"))
+    passed = re.search(r"(\d+) passed", said)
+    assert passed is not None
+    assert int(passed.group(1)) > 40
+    assert "failed" not in said
