@@ -6,7 +6,7 @@ import inspect
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
 import polars as pl
@@ -141,7 +141,7 @@ def kernels_of(known: Iterable[Family]) -> list[type[Kernel]]:
     return sorted((kernel for kernel in found if not inspect.isabstract(kernel)), key=lambda each: _title(each))
 
 
-def _below(cls: type[Kernel]) -> Iterator[type[Kernel]]:
+def _below(cls: type[Any]) -> Iterator[type[Kernel]]:
     for each in cls.__subclasses__():
         yield each
         yield from _below(each)
@@ -149,10 +149,9 @@ def _below(cls: type[Kernel]) -> Iterator[type[Kernel]]:
 
 def made(kernel: type[Kernel]) -> Kernel:
     """A kernel to draw: with its defaults, and 1 for what has none."""
-    needed = fields(kernel) if is_dataclass(kernel) else ()
     values = {
         each.name: torch.tensor(1.0, dtype=torch.float64) if "Tensor" in str(each.type) else 1.0
-        for each in needed
+        for each in _fields(kernel)
         if each.init and each.default is MISSING and each.default_factory is MISSING
     }
     try:
@@ -165,11 +164,11 @@ def made(kernel: type[Kernel]) -> Kernel:
 
 def _settings(kernel: Kernel) -> Mapping[str, float]:
     """The numbers that a kernel depends on, by name."""
-    named: dict[str, Any] = {key: getattr(kernel, key) for key in (each.name for each in _fields(kernel))}
+    named = {each.name: getattr(kernel, each.name) for each in _fields(kernel)}
     return {key: float(value) for key, value in named.items() if isinstance(value, int | float | torch.Tensor)}
 
 
-def _fields(kernel: Kernel) -> Sequence[Any]:
+def _fields(kernel: Kernel | type[Kernel]) -> Sequence[Field[Any]]:
     return fields(kernel) if is_dataclass(kernel) else ()
 
 
