@@ -29,8 +29,8 @@ class Family:
 def families(names: Iterable[str] | None = None) -> list[Family]:
     """The families of some registered losses, or of all; this library's own come first.
 
-    >>> [(family.name, family.losses) for family in families(["sl", "bpr", "slatk"])]
-    [('pairwise', ('bpr',)), ('softmax', ('sl', 'slatk'))]
+    >>> [(family.name, family.losses) for family in families(["sl", "bpr", "bce"])]
+    [('pairwise', ('bpr',)), ('pointwise', ('bce',)), ('softmax', ('sl',))]
     >>> families(["bpr"])[0].title
     'Pairwise losses'
     """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from inspect import Parameter, signature
 from typing import Any
 
 import polars as pl
@@ -135,10 +135,11 @@ def _block(block: str) -> str:
 
 
 def kernels_of(known: Iterable[Family]) -> list[type[Kernel]]:
-    """The kernels that stand in the same packages as these losses, by name."""
+    """The kernels that stand in the same packages as these losses, by name; those made of another kernel left out."""
     packages = {registry[name].__module__.partition(".")[0] for family in known for name in family.losses}
     found = {kernel for kernel in _below(Kernel) if kernel.__module__.partition(".")[0] in packages}
-    return sorted((kernel for kernel in found if not inspect.isabstract(kernel)), key=lambda each: _title(each))
+    drawable = [kernel for kernel in found if not inspect.isabstract(kernel) and not _takes(kernel, "Kernel")]
+    return sorted(drawable, key=_title)
 
 
 def _below(cls: type[Any]) -> Iterator[type[Kernel]]:
@@ -147,29 +148,28 @@ def _below(cls: type[Any]) -> Iterator[type[Kernel]]:
         yield from _below(each)
 
 
+def _takes(kernel: type[Kernel], kind: str) -> bool:
+    return any(_is(each, kind) for each in signature(kernel).parameters.values())
+
+
+def _is(parameter: Parameter, kind: str) -> bool:
+    return kind in re.findall(r"\w+", str(parameter.annotation))
+
+
 def made(kernel: type[Kernel]) -> Kernel:
     """A kernel to draw: with its defaults, and 1 for what has none."""
-    values = {
-        each.name: torch.tensor(1.0, dtype=torch.float64) if "Tensor" in str(each.type) else 1.0
-        for each in _fields(kernel)
-        if each.init and each.default is MISSING and each.default_factory is MISSING
-    }
+    needed = [each for each in signature(kernel).parameters.values() if each.default is Parameter.empty]
+    one = torch.tensor(1.0, dtype=torch.float64)
     try:
-        return kernel(**values)
-    except TypeError as error:
-        raise ShortlistError(
-            f"{kernel.__name__}: expected a kernel whose settings are dataclass fields ({error})"
-        ) from error
+        return kernel(**{each.name: one if _is(each, "Tensor") else 1.0 for each in needed})
+    except Exception as error:
+        raise ShortlistError(f"{kernel.__name__}: expected a kernel whose settings may be 1 ({error})") from error
 
 
-def _settings(kernel: Kernel) -> Mapping[str, float]:
-    """The numbers that a kernel depends on, by name."""
-    named = {each.name: getattr(kernel, each.name) for each in _fields(kernel)}
-    return {key: float(value) for key, value in named.items() if isinstance(value, int | float | torch.Tensor)}
-
-
-def _fields(kernel: Kernel | type[Kernel]) -> Sequence[Field[Any]]:
-    return fields(kernel) if is_dataclass(kernel) else ()
+def _settings(kernel: Kernel) -> dict[str, float]:
+    """The numbers that a kernel was made with, by name."""
+    named = {name: getattr(kernel, name, None) for name in signature(type(kernel)).parameters}
+    return {name: float(value) for name, value in named.items() if isinstance(value, int | float | torch.Tensor)}
 
 
 @torch.no_grad()
