@@ -240,6 +240,8 @@ class AUC(Minimax):
     formula = "1 + (f_i − a)² − 2(1 + γ)·f_i + mean_j[(f_j − b)² + 2(1 + γ)·f_j] − γ², f = σ(s)"
     target = "AUC"
     citation = "Ying et al., NIPS 2016; Yuan et al., ICCV 2021"
+    cost = "one pass over the scores of all items, and one more backwards"
+    use = "Where every pair of a positive and a negative counts the same."
     remedy = "a smaller loss.pace"
     scalars = MappingProxyType({"a": A, "b": B, "gamma": GAMMA})
 
@@ -299,6 +301,8 @@ class OPAUC(Partial):
     formula = "1 + ℓ₊(f_i) + s⁻ + mean_j r_κ(ℓ₋(f_j) − s⁻)/β − (w + 1)·γ², f = σ(s), ℓ± as in auc"
     target = "OPAUC(β): AUC against the best-placed share β of the negatives"
     citation = "Shao et al., NeurIPS 2022"
+    cost = "one pass over the scores of all items, and one more backwards"
+    use = "Where only the hardest negatives matter, of which β is the share."
     remedy = "a smaller loss.pace"
     scalars = MappingProxyType({"a": A, "b": B, "gamma": GAMMA, "s_neg": S_NEG})
 
@@ -333,6 +337,8 @@ class LLPAUC(Partial):
     formula = "1 − s⁺ − r_κ(−ℓ₊(f_i) − s⁺)/α + s⁻ + mean_j r_κ(ℓ₋(f_j) − s⁻)/β − (w + 1)·γ², f = σ(s), ℓ± as in auc"
     target = "LLPAUC(α, β); Recall@K and Precision@K"
     citation = "Shi et al., WWW 2024"
+    cost = "one pass over the scores of all items, and one more backwards"
+    use = "Where the top of the list matters and some positives are noise: the lowest of them are left alone."
     remedy = "a smaller loss.pace"
     scalars = MappingProxyType({**OPAUC.scalars, "s_pos": S_POS})
 

@@ -94,6 +94,8 @@ class SogCLR(Loss):
     target = "NDCG, with few negatives"
     remedy = "a larger loss.tau"
     citation = "Yuan et al., ICML 2022"
+    cost = "one pass over the scores of all items"
+    use = "Where few negatives are at hand: the average of each user makes up for them."
     similarity: ClassVar[Similarity] = "cosine"
 
     tau: float = param(default=0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
@@ -189,6 +191,8 @@ class AdvInfoNCE(Loss):
     target = "NDCG, out of distribution"
     remedy = "a larger loss.tau"
     citation = "Zhang et al., NeurIPS 2023"
+    cost = "two passes over all items, with longer vectors"
+    use = "Where negatives are of mixed hardness and some of them are positives that nobody has seen."
     similarity: ClassVar[Similarity] = "cosine"
 
     tau: float = param(default=0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))

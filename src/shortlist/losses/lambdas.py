@@ -207,6 +207,8 @@ class LambdaRank(WeighedByRank):
     formula = "Σ_j |1/D(π_i) − 1/D(π_j)|·(G_i − G_j)·log₂(1 + exp(s_j − s_i))"
     target = "NDCG"
     citation = "Burges et al., NIPS 2006"
+    cost = "a sort of each row and a pass over all items for each positive"
+    use = "Where lists are short and graded; the classic of learning to rank."
 
     def weigh(self, discounts: Discounts, rank_i: Tensor, rank_j: Tensor) -> Tensor:
         """ρ."""
@@ -231,6 +233,8 @@ class NDCGLoss2(WeighedByRank):
     formula = "Σ_j δ(|π_i − π_j|)·(G_i − G_j)·log₂(1 + exp(s_j − s_i)), δ(x) = 1/D(x) − 1/D(x + 1)"
     target = "NDCG"
     citation = "Wang et al., CIKM 2018"
+    cost = "a sort of each row and a pass over all items for each positive"
+    use = "Where lists are short and graded: a bound on NDCG."
 
     def weigh(self, discounts: Discounts, rank_i: Tensor, rank_j: Tensor) -> Tensor:
         """δ."""
@@ -255,6 +259,8 @@ class NDCGLoss2pp(WeighedByRank):
     formula = "Σ_j (|1/D(π_i) − 1/D(π_j)| + μ·δ(|π_i − π_j|))·(G_i − G_j)·log₂(1 + exp(s_j − s_i))"
     target = "NDCG"
     citation = "Wang et al., CIKM 2018"
+    cost = "a sort of each row and a pass over all items for each positive"
+    use = "Where lists are short and graded; the strongest of its family in its paper."
 
     mu: float = param(default=10.0, at_least=0, help="weight μ of δ beside ρ", search=Search(1.0, 20.0, log=True))
 
@@ -282,6 +288,8 @@ class LambdaLossAtK(WeighedByRank):
     formula = "Σ_j δ(|π_i − π_j|)·m_ij·(G_i − G_j)·log₂(1 + exp(s_j − s_i)), m = 1/(1 − 1/D(max π)) outside the Top-K"
     target = "NDCG@K"
     citation = "Jagerman et al., SIGIR 2022"
+    cost = "a sort of each row and a pass over all items for each positive"
+    use = "Where lists are short and graded, and K of them are shown."
 
     k: int = param(default=20, at_least=1, help="K, the length of the list that is shown")
 
@@ -318,6 +326,8 @@ class NDCGLoss1(Loss):
     formula = "G_i/D(π_i)·Σ_j log₂(1 + exp(s_j − s_i)), over all j but i"
     target = "NDCG"
     citation = "Wang et al., CIKM 2018"
+    cost = "a sort of each row and a pass over all items for each positive"
+    use = "As a bound on NDCG to compare others with; pairs of equals make it loose."
 
     ranks: Ranks = param(default="unbiased", help="how ranks are found where negatives are a sample")
     normalised: bool = param(default=False, help="whether gains are divided by the ideal DCG of the user's positives")
@@ -344,6 +354,8 @@ class ARPLoss1(Loss):
     formula = "y_i·Σ_j log₂(1 + exp(s_j − s_i)), over all j but i"
     target = "average relevance position"
     citation = "Wang et al., CIKM 2018"
+    cost = "a pass over all items for each positive, and a sort of each row"
+    use = "Where the mean position of what is relevant counts."
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
@@ -365,6 +377,8 @@ class ARPLoss2(Loss):
     formula = "Σ_j (y_i − y_j)·log₂(1 + exp(s_j − s_i))"
     target = "average relevance position"
     citation = "Wang et al., CIKM 2018"
+    cost = "a pass over all items for each positive"
+    use = "Where the mean position of what is relevant counts, by pairs."
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""

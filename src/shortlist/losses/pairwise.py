@@ -36,6 +36,8 @@ class BPR(Loss):
     formula = "mean_j ln(1 + exp(s_j − s_i))"
     target = "AUC"
     citation = "Rendle et al., UAI 2009"
+    cost = "a draw for each positive; exactly, a pass over all items for each positive"
+    use = "The plainest choice where all pairs of items matter alike, such as a ranking that is read to its end."
     sampled: ClassVar[int | None] = 1
 
     def value(self, table: ScoreTable) -> Tensor:

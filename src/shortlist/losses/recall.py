@@ -145,6 +145,8 @@ class CROLoss(Loss):
     target = "Recall@N over all N"
     remedy = "a smaller loss.scale"
     citation = "Tang et al., CIKM 2022"
+    cost = "a pass over all items for each positive; one pass for all with the exponential kernel and α = 1"
+    use = "Where the candidates of the next stage are retrieved: Recall@N, for N that α chooses."
     similarity: ClassVar[Similarity] = "cosine"
 
     kernel: Phi = param(
@@ -186,6 +188,8 @@ class CROLossLambda(Loss):
     target = "Recall@N over all N"
     remedy = "a smaller loss.scale"
     citation = "Tang et al., CIKM 2022"
+    cost = "two passes over all items for each positive"
+    use = "As CROLoss, where ranks should be counted and not only approached."
     similarity: ClassVar[Similarity] = "cosine"
 
     phi1: Literal["step", "hinge", "sigmoid", "exponential", "softplus"] = param(

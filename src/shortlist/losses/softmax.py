@@ -95,6 +95,8 @@ class BSL(Loss):
     target = "NDCG, where some positives are noise"
     remedy = "a larger loss.tau2"
     citation = "Wu et al., arXiv 2312.12882"
+    cost = "one pass over the scores of all items"
+    use = "Where some of the positives are noise; by user, where users have several."
     similarity: ClassVar[Similarity] = "cosine"
 
     tau1: float = param(
@@ -196,6 +198,8 @@ class PSL(Loss):
     target = "NDCG"
     remedy = "a larger loss.tau"
     citation = "Yang et al., NeurIPS 2024"
+    cost = "a pass over all items for each positive"
+    use = "Where SL is too keen on single hard negatives; its bound on NDCG is tighter."
     similarity: ClassVar[Similarity] = "half_cosine"
 
     tau: float = param(

@@ -45,6 +45,8 @@ class ApproxNDCG(Loss):
     formula = "−Σ_i G_i/(Z·log₂(1 + π̃_i)), π̃_i = 1 + Σ_j σ(a·(s_j − s_i)), of a user"
     target = "NDCG"
     citation = "Qin et al., Information Retrieval 2010"
+    cost = "a pass over all items for each positive"
+    use = "Where lists are graded and NDCG itself should be approached, smoothly."
     remedy = "a smaller loss.sharpness"
 
     sharpness: float = param(
@@ -104,6 +106,8 @@ class SONG(Loss):
     formula = "−G_i/log₂(1 + c² + |N_u|·mean_j (s_j − s_i + c)₊²), the mean moving from step to step"
     target = "NDCG"
     citation = "Qiu et al., ICML 2022"
+    cost = "a pass over all items for each positive"
+    use = "Where few negatives are at hand and NDCG itself should be approached."
     similarity: ClassVar[Similarity] = "cosine"
 
     gamma: float = param(
@@ -184,6 +188,8 @@ class SONGAtK(Loss):
     formula = "σ(c·(s_i − λ_u))·f(u_i), f as in song, λ_u learnt to be the (K + 1)-th largest score"
     target = "NDCG@K"
     citation = "Qiu et al., ICML 2022"
+    cost = "a pass over all items for each positive, and one for each user's threshold"
+    use = "As SONG, where K items are shown."
     similarity: ClassVar[Similarity] = "cosine"
 
     k: int = param(default=20, at_least=1, help="K, the length of the list that is shown")

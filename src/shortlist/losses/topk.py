@@ -102,6 +102,8 @@ class SogSLAtK(Loss):
     target = "NDCG@K, with few negatives"
     remedy = "a larger loss.tau"
     citation = "Yang et al., KDD 2025; Yuan et al., ICML 2022"
+    cost = "one pass over the scores of all items, and the K-th largest of each row in every refresh-th epoch"
+    use = "Where a list of K items is shown and few negatives are at hand."
     similarity: ClassVar[Similarity] = "cosine"
 
     k: int = param(default=20, at_least=1, help="K, the length of the list that is shown")
