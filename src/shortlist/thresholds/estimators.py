@@ -121,7 +121,8 @@ def regression(
     """
     sample = _sampled(table, n_items, samples, generator)
     drawn, score_RN, pos_P = _drawn_negatives(sample, n_items), sample.matrix(), sample.positives()
-    deviation_R, value_R = torch.std_mean(score_RN, 1, correction=0)
+    value_R = score_RN.mean(1)
+    deviation_R = torch.linalg.vector_norm(score_RN - value_R.unsqueeze(1), dim=1) / score_RN.shape[1] ** 0.5
     done_R = torch.zeros_like(value_R)
     if last is not None:
         value_R = torch.where(last.updates_R > 0, last.value_R.to(value_R.dtype), value_R)
@@ -205,7 +206,8 @@ class _Drawn:
 
     def reaching(self, value_R: Tensor) -> Tensor:
         """How many negatives are estimated to score at least so high."""
-        above_RN = self.score_RN >= value_R.unsqueeze(1)
+        above_RN = torch.empty_like(self.score_RN)  # of 0 and 1: numbers are summed faster than truths
+        torch.ge(self.score_RN, value_R.unsqueeze(1), out=above_RN)
         return (above_RN if self.weight_RN is None else above_RN * self.weight_RN).sum(1) * self.scale_R
 
 
