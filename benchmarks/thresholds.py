@@ -152,8 +152,8 @@ def summary(contender: Contender, epochs: int, floor: float) -> dict[str, float]
 def rows_of(result: dict[str, Any]) -> list[dict[str, Any]]:
     """A row for each estimator; those that differ in the number of samples belong together."""
     return [
-        {"label": label, "name": label.split(" ")[0].split("/")[0], **value}
-        for label, value in result.items()
+        {"label": label, "name": label.split(" ")[0].split("/")[0], "place": place, **value}
+        for place, (label, value) in enumerate(result.items())
         if isinstance(value, dict)
     ]
 
@@ -202,12 +202,14 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     panels = []
     for key, title in (("mean_error", "mean absolute error of β"), ("recall", "recall of positives in the Top-K")):
         base = alt.Chart(alt.InlineData(values=rows), width=300, height=220).encode(
-            x=alt.X("ratio:Q", title="cost, relative to exact in every epoch").scale(type="log"),
+            x=alt.X("ratio:Q", title="cost, relative to exact in every epoch").scale(
+                type="log", nice=False, padding=12
+            ),
             y=alt.Y(f"{key}:Q", title=title).scale(zero=key != "recall"),
             color=colour,
         )
         points = base.mark_point(filled=True, size=60, opacity=1).encode(shape=shape)
-        panels.append(base.mark_line(opacity=0.5) + points)
+        panels.append(base.mark_line(opacity=0.5).encode(order="place:Q") + points)
     alt.hconcat(*panels).save(path)
 
 
