@@ -94,7 +94,7 @@ class ScoreTable(ABC):
     def pair_logsumexp(self, log_kernel: Kernel) -> Tensor:
         """``ln Σ_j ω_j·exp(g(s_rj − s_p))`` of each positive, over the negatives of its row.
 
-        Of a log-kernel g only the slope is 0 at −∞; its value there is −∞.
+        Of a log-kernel g the value at −∞ is −∞, and the slope there any finite number: its share of the sum is 0.
         """
 
     @abstractmethod
