@@ -143,6 +143,31 @@ def test_a_kernel_that_cannot_be_made_is_named() -> None:
         made(Odd)
 
 
+def test_only_kernels_of_one_difference_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Step(Softplus):
+        """φ(x) = 1 where x > 0."""
+
+        def value(self, x: Tensor) -> Tensor:
+            return (x > 0).to(x.dtype)
+
+        def slope(self, x: Tensor) -> Tensor:
+            raise NotImplementedError
+
+    class _Hidden(Softplus):
+        pass
+
+    class Twice(Softplus):
+        def __init__(self, kernel: Kernel) -> None:
+            self.kernel = kernel
+
+    for kernel in (Step, _Hidden, Twice):
+        monkeypatch.setattr(kernel, "__module__", "shortlist.losses.made_up")
+    drawn = kernel_pictures(["bpr"])
+    assert {"step.svg", "softplus.svg"} <= drawn.keys()
+    assert not {"hidden.svg", "_hidden.svg", "twice.svg"} & drawn.keys()
+    assert list(curves(drawn["step.svg"])) == ["φ"]
+
+
 def test_the_command_writes_page_and_pictures(shortlist: Command, tmp_path: Path) -> None:
     answer = shortlist("losses", "bpr", "--out", tmp_path / "some.md")
     assert answer.code == 0, answer.err

@@ -6,6 +6,7 @@ import inspect
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from inspect import Parameter, signature
 from typing import Any
 
@@ -97,8 +98,7 @@ def _section(name: str, loss: type[Loss]) -> str:
 
 def _kernel(kernel: type[Kernel], pictures: str) -> str:
     settings = ", ".join(f"{key} = {value:g}" for key, value in _settings(made(kernel)).items())
-    title = _title(kernel)
-    parts = [f"### {title}", summary(kernel), f"![{title}: value and slope]({pictures}/{_file(kernel)})"]
+    parts = [f"### {kernel.__name__}", summary(kernel), f"![{kernel.__name__}]({pictures}/{_file(kernel)})"]
     return "\n\n".join([*parts, f"Drawn with {settings}."] if settings else parts)
 
 
@@ -135,11 +135,15 @@ def _block(block: str) -> str:
 
 
 def kernels_of(known: Iterable[Family]) -> list[type[Kernel]]:
-    """The kernels that stand in the same packages as these losses, by name; those made of another kernel left out."""
+    """The kernels that stand in the same packages as these losses, by name.
+
+    Left out are those that are made of another kernel, and those that a loss keeps to itself with an underscore: they
+    need not be functions of one difference alone.
+    """
     packages = {registry[name].__module__.partition(".")[0] for family in known for name in family.losses}
     found = {kernel for kernel in _below(Kernel) if kernel.__module__.partition(".")[0] in packages}
     drawable = [kernel for kernel in found if not inspect.isabstract(kernel) and not _takes(kernel, "Kernel")]
-    return sorted(drawable, key=_title)
+    return sorted((each for each in drawable if not each.__name__.startswith("_")), key=lambda each: each.__name__)
 
 
 def _below(cls: type[Any]) -> Iterator[type[Kernel]]:
@@ -176,7 +180,9 @@ def _settings(kernel: Kernel) -> dict[str, float]:
 def _drawn(kernel: Kernel) -> pl.DataFrame:
     """Value and slope along the axis, rounded: the last digits are not the same on every machine."""
     x = torch.arange(-STEPS // 2, STEPS // 2 + 1, dtype=torch.float64) * (2 * REACH / STEPS)
-    curves = {"φ": kernel.value(x.clone()), "φ′": kernel.slope(x.clone())}
+    curves = {"φ": kernel.value(x.clone())}
+    with suppress(NotImplementedError):  # some are only ever summed
+        curves["φ′"] = kernel.slope(x.clone())
     rows = [
         {"name": name, "x": round(at, 4), "y": round(y, 4)}
         for name, values in curves.items()
@@ -186,9 +192,5 @@ def _drawn(kernel: Kernel) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def _title(kernel: type[Kernel]) -> str:
-    return kernel.__name__.lstrip("_")
-
-
 def _file(kernel: type[Kernel]) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", _title(kernel)).lower() + ".svg"
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", kernel.__name__).lower() + ".svg"
