@@ -127,3 +127,24 @@ def test_in_the_repository_the_suite_takes_it_up(tmp_path: Path) -> None:
     assert passed is not None
     assert int(passed.group(1)) > 40
     assert "failed" not in said
+
+
+def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    """A made folder of what pip would leave behind."""
+    facts = tmp_path / "broken_losses-0.1.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-losses\nVersion: 0.1\n")
+    (facts / "entry_points.txt").write_text("[shortlist.losses]\nodd = broken_losses:Odd\n")
+    (tmp_path / "broken_losses.py").write_text("raise RuntimeError('no licence')\n")
+    path = os.pathsep.join([str(tmp_path), str(REPOSITORY / "src")])
+    answer = subprocess.run(
+        [sys.executable, "-m", "shortlist", "losses"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 1
+    assert answer.stderr == (
+        "shortlist: losses: 'odd' of the installed package broken-losses cannot be loaded: RuntimeError: no licence\n"
+    )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import TypeVar
 
-from shortlist.errors import unknown
+from shortlist.errors import ShortlistError, unknown
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -47,7 +47,14 @@ class Registry(Mapping[str, type[T]]):
             return
         self._asked_others = True
         for entry in entry_points(group=f"shortlist.{self.kind}"):
-            self._classes.setdefault(entry.name, entry.load())
+            try:
+                self._classes.setdefault(entry.name, entry.load())
+            except Exception as problem:  # whatever another package's code may raise
+                package = entry.dist.name if entry.dist else entry.module
+                raise ShortlistError(
+                    f"{self.kind}: {entry.name!r} of the installed package {package} cannot be loaded: "
+                    f"{type(problem).__name__}: {problem}"
+                ) from problem
 
     def __getitem__(self, name: str) -> type[T]:
         self._load_others()
