@@ -142,8 +142,8 @@ def test_an_interruption_that_a_library_takes_for_a_damaged_file(
 
 
 def test_one_or_many_users(shortlist: Command, ease: Path, tmp_path: Path) -> None:
-    refused(shortlist("recommend", ease), "either --user ID or --users all|FILE, received none")
-    refused(shortlist("recommend", ease, "--user", "a", "--users", "all"), "received both")
+    refused(shortlist("recommend", ease), "one of --user ID, --users all|FILE, --history a,b, received none")
+    refused(shortlist("recommend", ease, "--user", "a", "--users", "all"), "received --user and --users")
     refused(shortlist("recommend", ease, "--users", "all"), "expected --out")
     refused(shortlist("recommend", ease, "--users", tmp_path / "none.txt", "--out", tmp_path / "l.csv"), "none.txt")
 

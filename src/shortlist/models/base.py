@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from shortlist.data import IntArray, Interactions
+from shortlist.errors import InputError
+from shortlist.models.fold_in import fit_users
 from shortlist.parameters import Configured
 from shortlist.registry import Registry
 from shortlist.scores import Factors
@@ -92,6 +95,35 @@ class Factored(Model, nn.Module):
         """A product of the users' vectors with those of all items."""
         kept, user_R = self._vectors(), torch.from_numpy(users).long()
         return inner_products(kept.user_UD.index_select(0, user_R), kept.item_ID, kept.bias_I, out)
+
+    def fold_in(self, histories: Sequence[IntArray], tau: float = 0.2) -> Tensor:
+        """Vectors of users who were not there in training, from the items of their histories, a row for each.
+
+        They fit the histories best by a softmax loss of temperature ``tau``, with the item vectors held;
+        :meth:`score_vectors` gives their scores.
+        """
+        vectors = self._vectors()
+        row_P, item_P = self._flat(histories)
+        length = float(vectors.user_UD.norm(dim=1).mean())  # 1 for cosines; where scores are products, as trained
+        return fit_users(vectors, row_P, item_P, len(histories), tau, length)
+
+    def score_vectors(self, vector_ND: Tensor, out: Tensor | None = None) -> Tensor:
+        """Scores of the whole catalogue for vectors that :meth:`fold_in` gave."""
+        kept = self._vectors()
+        return inner_products(vector_ND, kept.item_ID, kept.bias_I, out)
+
+    def _flat(self, histories: Sequence[IntArray]) -> tuple[Tensor, Tensor]:
+        """The row and the item of everything in the histories, each item once."""
+        rows = [np.unique(np.asarray(history, np.int64)) for history in histories]
+        for history in rows:
+            if not len(history) or history[0] < 0 or history[-1] >= self.n_items:
+                received = f"items {history[0]} to {history[-1]}" if len(history) else "an empty one"
+                raise InputError(f"fold_in: expected histories of items below {self.n_items}, received {received}")
+        counts = [len(history) for history in rows]
+        return (
+            torch.from_numpy(np.repeat(np.arange(len(rows)), counts)),
+            torch.from_numpy(np.concatenate([*rows, np.empty(0, np.int64)])),
+        )
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training, or to evaluation; what was kept is forgotten."""

@@ -7,17 +7,17 @@ scores are then products of vectors, as for matrix factorisation, so that every 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from shortlist.data import Interactions
+from shortlist.data import IntArray, Interactions
 from shortlist.errors import InputError
 from shortlist.models.base import Factored, registry
 from shortlist.models.graph import Halves, Link, Pairs, layer_sums, noise
 from shortlist.parameters import Search, param
-from shortlist.scores import FactoredTable, Factors, Similarity, Workspace, item_vectors
+from shortlist.scores import FactoredTable, Factors, Similarity, Workspace, item_vectors, row_vectors
 
 
 class GraphModel(Factored):
@@ -170,6 +170,17 @@ class Contrasted(GraphModel):
     def spread(self) -> Halves:
         """The mean of the layers without noise."""
         return layer_sums(self.user, self.item, self._links[0], [self._mean()])[0]
+
+    @torch.no_grad()
+    def fold_in(self, histories: Sequence[IntArray], tau: float = 0.2) -> Tensor:
+        """A new node joins the graph: its layers are made from those of its items, as training made them."""
+        row_P, item_P = self._flat(histories)
+        _, below_ID = layer_sums(self.user, self.item, self._links[0], [[1 / self.layers] * self.layers])[0]
+        degree_R = torch.bincount(row_P, minlength=len(histories))
+        weight_P = (degree_R[row_P] * self.pairs.count_I[item_P].clamp(min=1)).float().rsqrt_()
+        vector_ND = below_ID.new_zeros(len(histories), self.dim)
+        vector_ND.index_add_(0, row_P, below_ID[item_P] * weight_P.unsqueeze(1))
+        return row_vectors(vector_ND, self.similarity)
 
     def _contrast(
         self, first: Halves, second: Halves, nodes: tuple[Tensor, Tensor], generator: torch.Generator

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from shortlist.data import Interactions
+from shortlist.data import IntArray, Interactions
 from shortlist.models.base import Factored, registry
+from shortlist.models.fold_in import mean_vectors
 from shortlist.models.graph import Link, Pairs
 from shortlist.parameters import Search, param
-from shortlist.scores import Factors, Similarity
+from shortlist.scores import Factors, Similarity, row_vectors
 
 
 class HistoryModel(Factored):
@@ -87,6 +88,13 @@ class Pooled(HistoryModel):
     def users_of(self, mean_UD: Tensor) -> Tensor:
         """The mapped mean."""
         return mean_UD @ self.map.T
+
+    @torch.no_grad()
+    def fold_in(self, histories: Sequence[IntArray], tau: float = 0.2) -> Tensor:
+        """The mapped means of the histories: nothing is fitted."""
+        row_P, item_P = self._flat(histories)
+        mean_ND = mean_vectors(self.item, row_P, item_P, len(histories))
+        return row_vectors(self.users_of(mean_ND), self.similarity)
 
 
 @registry.register("simplex")

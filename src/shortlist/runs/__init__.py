@@ -5,7 +5,7 @@ from shortlist.runs.experiment import SECTIONS, Outcome, Plan, Watch, fingerprin
 from shortlist.runs.folder import CHECKPOINT, Busy, check_target, new_folder
 from shortlist.runs.ids import Ids
 from shortlist.runs.presets import PRESETS, Preset, preset
-from shortlist.runs.recommend import recommend
+from shortlist.runs.recommend import recommend, recommend_to
 from shortlist.runs.run import FILES, Run, open_run, write_run
 
 __all__ = [
@@ -33,5 +33,6 @@ __all__ = [
     "plan",
     "preset",
     "recommend",
+    "recommend_to",
     "write_run",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,12 +15,13 @@ from typing import Any
 import polars as pl
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from shortlist import __version__
-from shortlist.data import Interactions, Split
+from shortlist.data import IntArray, Interactions, Split
 from shortlist.errors import InputError, ShortlistError
 from shortlist.metrics import Evaluation
-from shortlist.models import Model, registry
+from shortlist.models import Factored, Model, registry
 from shortlist.runs.card import model_card
 from shortlist.runs.evaluation import Evaluations, known_pairs
 from shortlist.runs.folder import CHECKPOINT, new_folder
@@ -110,6 +111,17 @@ class Run:
     def per_user(self) -> pl.DataFrame:
         """A row for each user of the test part: ``user_id`` and a column a metric."""
         return self._table("per_user.parquet")
+
+    def fold_in(self, histories: Sequence[IntArray]) -> Tensor:
+        """Vectors of people who were not there in training, by the items (indices) of their histories.
+
+        They are found at the temperature that the run was trained with, where its loss has one.
+        """
+        if not isinstance(self.model, Factored):
+            name = self.config["model"]["name"]
+            raise InputError(f"{self.folder}: expected a model of vectors to take a history, received {name}")
+        tau = self.config.get("loss", {}).get("tau")
+        return self.model.fold_in(histories) if tau is None else self.model.fold_in(histories, tau)
 
     def _table(self, name: str) -> pl.DataFrame:
         path = self.folder / name
