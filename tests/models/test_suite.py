@@ -8,18 +8,22 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from shortlist.data import Interactions
-from shortlist.losses import SL
-from shortlist.models import Baseline, Factored, Model, registry
+from shortlist.losses import BCE, SL
+from shortlist.models import Baseline, Factored, Model, Trained, registry
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
 
 MODELS = sorted(registry)
-TRAINED = [name for name in MODELS if issubclass(registry[name], Factored)]
+TRAINED = [name for name in MODELS if issubclass(registry[name], Trained)]
 
 
-def training(model: Factored, train: Interactions, seed: int = 0, epochs: int = 6) -> Training:
-    """A few epochs find the tastes; many learn by heart which items a user has not met yet."""
+def training(model: Trained, train: Interactions, seed: int = 0, epochs: int = 6) -> Training:
+    """A few epochs find the tastes; many learn by heart which items a user has not met yet.
+
+    Scores of a network have no bound, and neither has the softmax loss over negatives then: it gets another.
+    """
     settings, optimizer = TrainingSettings(epochs=epochs, batch=8), OptimizerSettings(lr=0.02, schedule="constant")
-    return Training(model, SL(), train, training=settings, optimizer=optimizer, seed=seed)
+    loss = SL() if isinstance(model, Factored) else BCE()
+    return Training(model, loss, train, training=settings, optimizer=optimizer, seed=seed)
 
 
 def fitted(name: str, train: Interactions, seed: int = 0) -> Model:
@@ -27,7 +31,7 @@ def fitted(name: str, train: Interactions, seed: int = 0) -> Model:
     if isinstance(model, Baseline):
         model.fit(train, seed=seed)
     else:
-        assert isinstance(model, Factored)
+        assert isinstance(model, Trained)
         training(model, train, seed).run()
     return model
 
@@ -124,7 +128,7 @@ class TestModel:
 class TestTrained:
     def test_gradients_reach_every_parameter(self, name: str, two_tastes: Interactions) -> None:
         model = registry[name]()
-        assert isinstance(model, Factored)
+        assert isinstance(model, Trained)
         run = training(model, two_tastes)
         before = {key: value.detach().clone() for key, value in model.named_parameters()}
         run.run()
@@ -136,7 +140,7 @@ class TestTrained:
     def test_overfits_a_toy_set(self, name: str, two_tastes: Interactions) -> None:
         against_it = {key: 0.0 for key in ("dropout", "noise", "contrast") if key in registry[name].declared}
         model = registry[name](**against_it)
-        assert isinstance(model, Factored)
+        assert isinstance(model, Trained)
         training(model, two_tastes, epochs=150).run()
         scores = model.score_all(np.arange(20))
         met = [set(two_tastes.row(user).tolist()) for user in range(20)]

@@ -1,18 +1,21 @@
 """Models: they produce scores and know nothing of losses."""
 
-from shortlist.models.base import Baseline, Factored, Model, registry
+from shortlist.models.base import Baseline, Factored, Joint, Model, Trained, registry
 from shortlist.models.baselines import EASE, IALS, ItemKNN, Popularity
 from shortlist.models.graph_models import LightGCN, LightGCNpp, SimGCL, XSimGCL
 from shortlist.models.history_models import Pooled, SimpleX
 from shortlist.models.mf import MF
+from shortlist.models.ncf import NCF
 
 __all__ = [
     "EASE",
     "IALS",
     "MF",
+    "NCF",
     "Baseline",
     "Factored",
     "ItemKNN",
+    "Joint",
     "LightGCN",
     "LightGCNpp",
     "Model",
@@ -20,6 +23,7 @@ __all__ = [
     "Popularity",
     "SimGCL",
     "SimpleX",
+    "Trained",
     "XSimGCL",
     "registry",
 ]

@@ -18,6 +18,9 @@ from shortlist.registry import Registry
 from shortlist.scores import Factors
 from shortlist.scores.similarity import inner_products
 
+_BLOCK_USERS, _BLOCK_ITEMS = 8, 4096
+"""How many users and items a joint model scores at once."""
+
 
 class Model(Configured, ABC):
     """Scores for users and items, both given as indices of the interactions it was made from.
@@ -62,8 +65,37 @@ class Baseline(Model):
         """Learn from the interactions."""
 
 
-class Factored(Model, nn.Module):
-    """A model of user and item vectors, trained by a loss. Subclasses say how it starts and what its vectors are.
+class Trained(Model, nn.Module):
+    """A model that is trained by a loss. Vectors, or scores of pairs, are what the loop makes its score tables from."""
+
+    sampled: ClassVar[int | None] = None
+    """How many negatives are drawn for a positive where the loss does not say; none: the whole catalogue stands
+    against it."""
+
+    @abstractmethod
+    def start(self, train: Interactions, generator: torch.Generator) -> None:
+        """Make the parameters for these interactions."""
+
+    @abstractmethod
+    def source(self) -> Factors | Joint:
+        """What scores are made from: vectors, or the model itself where it scores user and item together."""
+
+    def step(
+        self, user_R: Tensor, item_P: Tensor, generator: torch.Generator
+    ) -> tuple[Factors | Joint, dict[str, Tensor]]:
+        """What the scores of one training step are made from, and terms that are added to its loss, by name.
+
+        The step looks at the given users and positives; what is random in it is drawn from the generator.
+        """
+        return self.source(), {}
+
+    def state(self) -> dict[str, Tensor]:
+        """The parameters and buffers by name."""
+        return {name: tensor.detach() for name, tensor in self.state_dict().items()}
+
+
+class Factored(Trained):
+    """A model of user and item vectors. Subclasses say how it starts and what its vectors are.
 
     In training mode vectors are computed anew for each step; in evaluation mode once, until the mode changes again.
     """
@@ -72,19 +104,12 @@ class Factored(Model, nn.Module):
         self._kept: Factors | None = None
 
     @abstractmethod
-    def start(self, train: Interactions, generator: torch.Generator) -> None:
-        """Make the parameters for these interactions."""
-
-    @abstractmethod
     def factors(self) -> Factors:
         """The vectors as functions of the parameters, gradients included and nothing random."""
 
-    def step(self, user_R: Tensor, item_P: Tensor, generator: torch.Generator) -> tuple[Factors, dict[str, Tensor]]:
-        """The vectors of one training step, and terms that are added to its loss, by name.
-
-        The step looks at the given users and positives; what is random in it is drawn from the generator.
-        """
-        return self.factors(), {}
+    def source(self) -> Factors:
+        """The vectors."""
+        return self.factors()
 
     @property
     def n_items(self) -> int:
@@ -130,10 +155,6 @@ class Factored(Model, nn.Module):
         self._kept = None
         return super().train(mode)
 
-    def state(self) -> dict[str, Tensor]:
-        """The parameters and buffers by name."""
-        return {name: tensor.detach() for name, tensor in self.state_dict().items()}
-
     @torch.no_grad()
     def _vectors(self) -> Factors:
         """Vectors whose inner products are the scores."""
@@ -146,6 +167,35 @@ class Factored(Model, nn.Module):
         if not self.training:
             self._kept = vectors
         return vectors
+
+
+class Joint(Trained):
+    """A model that scores a user and an item together: no vectors whose products are the scores."""
+
+    sampled: ClassVar[int | None] = 64
+
+    @abstractmethod
+    def scores(self, user_R: Tensor, item_RM: Tensor) -> Tensor:
+        """The score of each item of a row for the user of the row, gradients included."""
+
+    def source(self) -> Joint:
+        """The model itself."""
+        return self
+
+    @torch.no_grad()
+    def score_all(self, users: IntArray, out: Tensor | None = None) -> Tensor:
+        """Users and items are scored in blocks, so that no more than a block of hidden layers is held."""
+        user_R, item_I = torch.from_numpy(users).long(), torch.arange(self.n_items)
+        score_RI = torch.empty(len(user_R), self.n_items) if out is None else out
+        for user_B, score_BI in zip(user_R.split(_BLOCK_USERS), score_RI.split(_BLOCK_USERS), strict=True):
+            for item_C, score_BC in zip(item_I.split(_BLOCK_ITEMS), score_BI.split(_BLOCK_ITEMS, 1), strict=True):
+                score_BC.copy_(self.scores(user_B, item_C.expand(len(user_B), -1)))
+        return score_RI
+
+    def score(self, users: IntArray, items: IntArray) -> Tensor:
+        """The score of each pair, computed for the pairs alone."""
+        with torch.no_grad():
+            return self.scores(torch.from_numpy(users).long(), torch.from_numpy(items).long().unsqueeze(1)).squeeze(1)
 
 
 registry: Registry[Model] = Registry("models")

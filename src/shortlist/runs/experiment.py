@@ -17,7 +17,7 @@ from shortlist.errors import InputError
 from shortlist.losses import Loss
 from shortlist.losses import registry as losses
 from shortlist.metrics import AT_K, evaluate
-from shortlist.models import Baseline, Factored, Model, Popularity
+from shortlist.models import Baseline, Model, Popularity, Trained
 from shortlist.models import registry as models
 from shortlist.runs.evaluation import Evaluations, checked_ks, default_ks, evaluate_split
 from shortlist.runs.folder import CHECKPOINT, MARK, check_target, held, writing
@@ -91,7 +91,7 @@ def plan(
         return {**defaults, **values.get(section, {})}, texts.get(section, {})
 
     model_class = models[model]
-    is_trained = issubclass(model_class, Factored)
+    is_trained = issubclass(model_class, Trained)
     if not is_trained:
         given = next((section for section in SECTIONS[1:] if values.get(section) or texts.get(section)), None)
         if loss is not None or given is not None:
@@ -196,7 +196,7 @@ def _with_temperature(chosen: Plan, tau: float | None) -> Plan:
 
 def _found_temperature(chosen: Plan, split: Split, seed: int) -> float:
     """The temperature that short trials found best."""
-    assert isinstance(chosen.model, Factored)
+    assert isinstance(chosen.model, Trained)
     assert chosen.loss is not None
     return find_temperature(
         chosen.model,
@@ -220,7 +220,7 @@ def _validation(chosen: Plan, split: Split) -> Callable[[Model], float]:
 def _train(
     chosen: Plan, split: Split, out: Path, seed: int, resume: bool, config: Mapping[str, Any], watch: Watch
 ) -> Progress:
-    assert isinstance(chosen.model, Factored)
+    assert isinstance(chosen.model, Trained)
     assert chosen.loss is not None
     validate, floor = None, None
     if split.valid is not None and split.valid.n_pairs:

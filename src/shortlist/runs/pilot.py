@@ -12,9 +12,9 @@ from collections.abc import Callable
 from shortlist.data import Interactions
 from shortlist.errors import ShortlistError
 from shortlist.losses import Loss
-from shortlist.models import Factored, Model
+from shortlist.models import Model, Trained
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
-from shortlist.training.settings import make_batches
+from shortlist.training.settings import batches_for
 
 TEMPERATURES = (0.05, 0.1, 0.2, 0.4)
 """What is tried."""
@@ -24,7 +24,7 @@ STEPS = 250
 
 
 def find_temperature(
-    model: Factored,
+    model: Trained,
     loss: Loss,
     train: Interactions,
     value_of: Callable[[Model], float],
@@ -39,7 +39,7 @@ def find_temperature(
     Model and loss are not touched: each trial trains copies of its own, with a learning rate that falls to its end.
     """
     best_tau, best_value = loss.settings()["tau"], float("-inf")
-    epochs = max(training.pilot, -(-STEPS // make_batches(train, training, loss.sampled).steps))
+    epochs = max(training.pilot, -(-STEPS // batches_for(model, loss, train, training).steps))
     short = TrainingSettings(**{**training.settings(), "epochs": epochs})
     falling = OptimizerSettings(**{**optimizer.settings(), "schedule": "linear"})
     for tau in TEMPERATURES:

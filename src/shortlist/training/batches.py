@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shortlist.data import Interactions
+from shortlist.models.base import Joint
 from shortlist.negatives import PairNegatives, Sample
 from shortlist.scores import DenseTable, FactoredTable, Factors, ScoreTable, Workspace, item_vectors, row_vectors
 
@@ -150,21 +151,22 @@ class SampledPairs(Batches):
             )
 
 
-def score_table(step: Step, factors: Factors, workspace: Workspace) -> ScoreTable:
+def score_table(step: Step, source: Factors | Joint, workspace: Workspace) -> ScoreTable:
     """The scores of a step, as far as a loss will ask for them.
 
     Vectors are looked up in a way whose gradient touches only the rows that were looked up, where the optimiser can
     use it.
     """
-    table = _table(step, factors, workspace)
-    table.user_R, table.pair_P, table.n_items = step.user_R, step.pair_P, len(factors.item_ID)
+    table = _joint_table(step, source) if isinstance(source, Joint) else _factored_table(step, source, workspace)
+    table.user_R, table.pair_P = step.user_R, step.pair_P
+    table.n_items = source.n_items if isinstance(source, Joint) else len(source.item_ID)
     table.item_C = step.shared_C if step.drawn_RN is None else step.drawn_RN
     if table.item_C is None:
         table.item_C = torch.arange(table.n_items)
     return table
 
 
-def _table(step: Step, factors: Factors, workspace: Workspace) -> ScoreTable:
+def _factored_table(step: Step, factors: Factors, workspace: Workspace) -> ScoreTable:
     row_RD = row_vectors(_look_up(factors.user_UD, step.user_R), factors.similarity)
     if step.drawn_RN is not None:
         return _pair_table(step, row_RD, factors)
@@ -225,6 +227,17 @@ def _pair_table(step: Step, row_RD: Tensor, factors: Factors) -> DenseTable:
         log_weight=weight_RN,
         population_R=step.population_R,
     )
+
+
+def _joint_table(step: Step, model: Joint) -> DenseTable:
+    """Scores of user and item together: of the drawn items, or, for thresholds and without gradients, of all."""
+    if step.drawn_RN is not None:
+        score_RM = model.scores(step.user_R, torch.cat([step.item_P.unsqueeze(1), step.drawn_RN], 1))
+        return DenseTable(score_RM[:, 0], step.row_P, score_RM[:, 1:])
+    score_RI = model.score_all(step.user_R.numpy())
+    positive_RI = torch.zeros_like(score_RI, dtype=torch.bool)
+    positive_RI[step.row_P, step.item_P] = True
+    return DenseTable(score_RI[step.row_P, step.item_P], step.row_P, score_RI, positive_RC=positive_RI)
 
 
 def _look_up(vector_ND: Tensor, index: Tensor) -> Tensor:

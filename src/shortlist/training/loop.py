@@ -16,13 +16,13 @@ from torch import Tensor
 from shortlist.data import Interactions
 from shortlist.errors import InputError, Interrupted, ShortlistError
 from shortlist.losses import Loss
-from shortlist.models.base import Factored
+from shortlist.models.base import Trained
 from shortlist.scores import Workspace
 from shortlist.training.batches import Batches, score_table, user_step
 from shortlist.training.checkpoint import Checkpoint, differing, load, save
 from shortlist.training.memory import keep_memory
 from shortlist.training.optimizers import OptimizerSettings, RowAdam
-from shortlist.training.settings import TrainingSettings, make_batches
+from shortlist.training.settings import TrainingSettings, batches_for
 
 Validate = Callable[[], float]
 """The value of the metric that decides, on validation, of the model as it is now."""
@@ -59,7 +59,7 @@ class Training:
 
     def __init__(
         self,
-        model: Factored,
+        model: Trained,
         loss: Loss,
         train: Interactions,
         *,
@@ -76,7 +76,7 @@ class Training:
         generator = torch.Generator().manual_seed(seed)
         model.start(train, generator)
         loss.start(train.n_users, train.n_items, train.n_pairs, generator)
-        self.batches: Batches = make_batches(train, training, loss.sampled)
+        self.batches: Batches = batches_for(model, loss, train, training)
         self.thresholds = loss.thresholds(train.n_users, train.n_items)
         if self.thresholds is not None and self.thresholds.needs_all and not self.batches.reaches_all:
             raise InputError(
@@ -138,8 +138,8 @@ class Training:
         self.model.train()
         self.loss.before_epoch(epoch)
         for number, step in enumerate(self.batches.epoch(generator)):
-            factors, terms = self.model.step(step.user_R, step.item_P, generator)
-            table = score_table(step, factors, self.workspace)
+            source, terms = self.model.step(step.user_R, step.item_P, generator)
+            table = score_table(step, source, self.workspace)
             table.generator = generator
             if self.thresholds is not None:
                 if due and self.batches.rows_are_users:
@@ -168,10 +168,10 @@ class Training:
     def _refresh_thresholds(self, generator: torch.Generator) -> None:
         """A pass over users, for batches of pairs: a pair's row does not show the user's other positives."""
         assert self.thresholds is not None
-        factors = self.model.factors()
+        source = self.model.source()
         for start in range(0, len(self.batches.active_users), 256):
             step = user_step(self.train, self.batches.active_users[start : start + 256])
-            self.thresholds.update(step.user_R, score_table(step, factors, self.workspace), generator)
+            self.thresholds.update(step.user_R, score_table(step, source, self.workspace), generator)
 
     def _judge(self) -> None:
         """Validate when it is time, keep what is best, and notice a collapse."""

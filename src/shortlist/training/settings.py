@@ -8,6 +8,8 @@ import torch
 
 from shortlist.data import Interactions
 from shortlist.errors import InputError
+from shortlist.losses import Loss
+from shortlist.models.base import Trained
 from shortlist.negatives import BatchCandidates, Distribution, SharedCandidates, popularity_mass
 from shortlist.parameters import Configured, param
 from shortlist.training.batches import Batches, SampledPairs, Sampling, SharedSample, WholeCatalogue
@@ -52,8 +54,18 @@ class TrainingSettings(Configured):
     checkpoint_every: float = param(default=20.0, at_least=0, help="seconds from one checkpoint to the next, at least")
 
 
+def batches_for(model: Trained, loss: Loss, train: Interactions, settings: TrainingSettings) -> Batches:
+    """The batches that the settings ask for, or else those that suit the loss and the model."""
+    if model.sampled is not None and settings.against not in ("auto", "pairs"):
+        raise InputError(
+            f"training.against: expected 'pairs' for a model that scores user and item together "
+            f"({type(model).__name__}), received {settings.against!r}"
+        )
+    return make_batches(train, settings, model.sampled if loss.sampled is None else loss.sampled)
+
+
 def make_batches(train: Interactions, settings: TrainingSettings, sampled: int | None) -> Batches:
-    """The batches that the settings ask for; ``sampled`` is the loss's usual number of negatives, none for all."""
+    """The batches that the settings ask for; ``sampled`` is the usual number of negatives, none for all."""
     if not train.n_pairs:
         raise InputError("training: expected at least one interaction, received none")
     against = settings.against

@@ -1,0 +1,109 @@
+"""Neural collaborative filtering: a network scores a user and an item together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from shortlist.data import Interactions
+from shortlist.errors import InputError
+from shortlist.models.base import Joint, registry
+from shortlist.parameters import param
+
+
+@registry.register("ncf")
+class NCF(Joint):
+    r"""NeuMF: a generalised product of vectors and a network over other vectors, side by side.
+
+    .. math:: s_{ui} = h \cdot \bigl[\,p_u \odot q_i \,;\; \mathrm{MLP}([p'_u ; q'_i])\,\bigr]
+
+    The MLP has ReLU layers that narrow. The score is what the paper passes through a sigmoid: losses do that. Since no
+    product of vectors gives the scores, positives stand against drawn items, not against the whole catalogue.
+
+    He et al., "Neural Collaborative Filtering", WWW 2017.
+
+    >>> train = Interactions.from_pairs([0, 1], [0, 2], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
+    >>> model = NCF(dim=8, hidden=(8, 4))
+    >>> model.start(train, torch.Generator().manual_seed(0))
+    >>> model.score_all(train.users_of_pairs()).shape
+    torch.Size([2, 3])
+    """
+
+    summary = "NCF (NeuMF): a product of vectors and a network score a user and an item together."
+    citation = "He et al., WWW 2017"
+
+    dim: int = param(default=64, at_least=1, help="length of the vectors that are multiplied")
+    hidden: tuple[int, ...] = param(
+        default=(64, 32, 16, 8), help="widths of the network; the first is that of its input, half of it the user's"
+    )
+    init: float = param(default=0.01, above=0, help="standard deviation of the vectors at the start")
+
+    def __post_init__(self) -> None:
+        if len(self.hidden) < 2 or min(self.hidden) < 1 or self.hidden[0] % 2:
+            raise InputError(
+                f"NCF.hidden: expected at least two widths from 1 on, the first of them even, received {self.hidden}"
+            )
+
+    @property
+    def n_items(self) -> int:
+        """Size of the catalogue."""
+        return len(self.item)
+
+    def start(self, train: Interactions, generator: torch.Generator) -> None:
+        """Normal vectors, Xavier-uniform layers, a LeCun-uniform head, no biases."""
+        half = self.hidden[0] // 2
+        state = {
+            name: torch.randn(count, width, generator=generator) * self.init
+            for name, count, width in (
+                ("user", train.n_users, self.dim),
+                ("item", train.n_items, self.dim),
+                ("user_input", train.n_users, half),
+                ("item_input", train.n_items, half),
+            )
+        }
+        for depth, (width, following) in enumerate(zip(self.hidden, self.hidden[1:], strict=False)):
+            bound = math.sqrt(6 / (width + following))
+            state[f"layer{depth}"] = _uniform(bound, following, width, generator=generator)
+            state[f"bias{depth}"] = torch.zeros(following)
+        fan_in = self.dim + self.hidden[-1]
+        state["head"] = _uniform(math.sqrt(3 / fan_in), fan_in, generator=generator)
+        self._take(state)
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take over saved parameters."""
+        self._take(state)
+        self.eval()
+
+    def _take(self, state: Mapping[str, Tensor]) -> None:
+        for name, tensor in state.items():
+            self.register_parameter(name, nn.Parameter(tensor))
+
+    def scores(self, user_R: Tensor, item_RM: Tensor) -> Tensor:
+        """The first layer is applied to users and items apart, so that a user is multiplied once for all its items."""
+        half = self.hidden[0] // 2
+        of_product, of_network = self.head.split([self.dim, self.hidden[-1]])
+        weighted_RD = _look_up(self.user, user_R) * of_product
+        product_RM = torch.bmm(_look_up(self.item, item_RM), weighted_RD.unsqueeze(2)).squeeze(2)
+        layers = [
+            (self.get_parameter(f"layer{n}"), self.get_parameter(f"bias{n}")) for n in range(len(self.hidden) - 1)
+        ]
+        weight, bias = layers[0]
+        user_RH = F.linear(_look_up(self.user_input, user_R), weight[:, :half], bias)
+        x = F.relu(F.linear(_look_up(self.item_input, item_RM), weight[:, half:]) + user_RH.unsqueeze(1))
+        for weight, bias in layers[1:]:
+            x = F.relu(F.linear(x, weight, bias))
+        return product_RM + x @ of_network
+
+
+def _uniform(bound: float, *shape: int, generator: torch.Generator) -> Tensor:
+    """Numbers between −bound and bound."""
+    return torch.rand(*shape, generator=generator).mul_(2 * bound).sub_(bound)
+
+
+def _look_up(vector_ND: Tensor, index: Tensor) -> Tensor:
+    """Some rows; the gradient is of just these rows where they are fewer than all."""
+    return F.embedding(index, vector_ND, sparse=index.numel() < len(vector_ND))
