@@ -1,15 +1,18 @@
 """What every registered model keeps to. A new model is enrolled by its registration: nothing is listed here."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from shortlist.data import Interactions
 from shortlist.losses import BCE, SL
 from shortlist.models import Baseline, Factored, Model, Trained, registry
+from shortlist.ranking import top_k
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
 
 MODELS = sorted(registry)
@@ -68,6 +71,17 @@ class TestModel:
         assert model.n_items == 21
         assert whole.shape == (21, 21)
         torch.testing.assert_close(model.score(users, items), whole[users, items])
+
+    def test_full_ranking_agrees_with_scores(self, name: str, two_tastes: Interactions) -> None:
+        model = fitted(name, two_tastes)
+        users = np.array([3, 20, 12])
+        ranking = top_k(model, users, 5, exclude=two_tastes)
+        for row, user in enumerate(users):
+            items = [item for item in range(21) if item not in two_tastes.row(user)]
+            scores = model.score(np.full(len(items), user), np.array(items)).tolist()
+            best = sorted(zip(scores, items, strict=True), key=lambda pair: -pair[0])[:5]
+            np.testing.assert_allclose(ranking.scores_RK[row], [score for score, _ in best], rtol=1e-5, atol=1e-6)
+            assert not set(ranking.items_RK[row].tolist()) & set(two_tastes.row(user).tolist())
 
     def test_fills_the_tensor_it_is_given(self, name: str, two_tastes: Interactions) -> None:
         model = fitted(name, two_tastes)
@@ -146,3 +160,30 @@ class TestTrained:
         met = [set(two_tastes.row(user).tolist()) for user in range(20)]
         found = [len(met[user] & set(scores[user].topk(len(met[user])).indices.tolist())) for user in range(20)]
         assert sum(found) > 0.97 * two_tastes.n_pairs
+
+    def test_a_larger_catalogue_takes_no_more_than_its_share(self, name: str) -> None:
+        """The largest tensor of a step grows with the catalogue, not with its square."""
+        largest = []
+        for n_items in (400, 800):
+            pairs = [(user, (7 * user + 31 * place) % n_items) for user in range(100) for place in range(5)]
+            run = training(registry[name](), interactions(sorted(set(pairs)), 100, n_items))  # type: ignore[arg-type]
+            with Largest() as seen:
+                run.epoch()
+            largest.append(seen.elements)
+        assert largest[0] >= 400 * 64  # the item vectors at least
+        assert largest[1] <= 2.2 * largest[0]
+
+
+class Largest(TorchDispatchMode):
+    """Notes the size of the largest tensor that any operation gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for part in result if isinstance(result, list | tuple) else [result]:
+            if isinstance(part, torch.Tensor):
+                self.elements = max(self.elements, part.numel())
+        return result
