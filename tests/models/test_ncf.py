@@ -27,7 +27,7 @@ def started(train: Interactions) -> NCF:
     model = NCF(dim=3, hidden=(6, 5, 4), init=0.5)
     model.start(train, torch.Generator().manual_seed(0))
     for depth in (0, 1):
-        torch.nn.init.normal_(model.get_parameter(f"bias{depth}"), generator=torch.Generator().manual_seed(depth))
+        torch.nn.init.normal_(model.biases[depth], generator=torch.Generator().manual_seed(depth))
     return model
 
 
@@ -37,7 +37,7 @@ def test_scores_are_those_of_the_formula(train: Interactions) -> None:
     for user, item in ((0, 0), (3, 29), (39, 11)):
         x = torch.cat([model.user_input[user], model.item_input[item]])
         for depth in (0, 1):
-            x = (model.get_parameter(f"layer{depth}") @ x + model.get_parameter(f"bias{depth}")).clamp(min=0)
+            x = (model.weights[depth] @ x + model.biases[depth]).clamp(min=0)
         joined = torch.cat([model.user[user] * model.item[item], x])
         torch.testing.assert_close(scores[user, item], (model.head @ joined).detach())
 

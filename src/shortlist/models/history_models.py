@@ -38,18 +38,17 @@ class HistoryModel(Factored):
 
     def start(self, train: Interactions, generator: torch.Generator) -> None:
         """Normally distributed vectors; the map is the identity."""
-        state = {"item": torch.randn(train.n_items, self.dim, generator=generator) * self.init}
-        self._take({**state, "map": torch.eye(self.dim)}, Pairs.of(train))
+        item_ID = torch.randn(train.n_items, self.dim, generator=generator) * self.init
+        self._take(item_ID, torch.eye(self.dim), Pairs.of(train))
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take over saved vectors and histories."""
-        parameters = {name: tensor for name, tensor in state.items() if not name.startswith("pairs.")}
-        self._take(parameters, Pairs(state["pairs.indptr"], state["pairs.indices"], len(state["item"])))
+        pairs = Pairs(state["pairs.indptr"], state["pairs.indices"], len(state["item"]))
+        self._take(state["item"], state["map"], pairs)
         self.eval()
 
-    def _take(self, parameters: Mapping[str, Tensor], pairs: Pairs) -> None:
-        for name, tensor in parameters.items():
-            self.register_parameter(name, nn.Parameter(tensor))
+    def _take(self, item_ID: Tensor, map_DD: Tensor, pairs: Pairs) -> None:
+        self.item, self.map = nn.Parameter(item_ID), nn.Parameter(map_DD)
         self.pairs, self._mean = pairs, pairs.link(1.0, 0.0)
 
     def _factors(self, mean: Link) -> Factors:
@@ -127,6 +126,11 @@ class SimpleX(HistoryModel):
         """Normally distributed vectors; the map is the identity."""
         super().start(train, generator)
         self.user = nn.Parameter(torch.randn(train.n_users, self.dim, generator=generator) * self.init)
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take over saved vectors and histories."""
+        self.user = nn.Parameter(state["user"])
+        super().load_state(state)
 
     def users_of(self, mean_UD: Tensor) -> Tensor:
         """Both together."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -56,19 +57,17 @@ class NCF(Joint):
     def start(self, train: Interactions, generator: torch.Generator) -> None:
         """Normal vectors, Xavier-uniform layers, a LeCun-uniform head, no biases."""
         half = self.hidden[0] // 2
-        state = {
-            name: torch.randn(count, width, generator=generator) * self.init
-            for name, count, width in (
-                ("user", train.n_users, self.dim),
-                ("item", train.n_items, self.dim),
-                ("user_input", train.n_users, half),
-                ("item_input", train.n_items, half),
-            )
+        tables = {
+            "user": (train.n_users, self.dim),
+            "item": (train.n_items, self.dim),
+            "user_input": (train.n_users, half),
+            "item_input": (train.n_items, half),
         }
-        for depth, (width, following) in enumerate(zip(self.hidden, self.hidden[1:], strict=False)):
+        state = {name: torch.randn(*shape, generator=generator) * self.init for name, shape in tables.items()}
+        for depth, (width, following) in enumerate(pairwise(self.hidden)):
             bound = math.sqrt(6 / (width + following))
-            state[f"layer{depth}"] = _uniform(bound, following, width, generator=generator)
-            state[f"bias{depth}"] = torch.zeros(following)
+            state[f"weights.{depth}"] = _uniform(bound, following, width, generator=generator)
+            state[f"biases.{depth}"] = torch.zeros(following)
         fan_in = self.dim + self.hidden[-1]
         state["head"] = _uniform(math.sqrt(3 / fan_in), fan_in, generator=generator)
         self._take(state)
@@ -79,24 +78,25 @@ class NCF(Joint):
         self.eval()
 
     def _take(self, state: Mapping[str, Tensor]) -> None:
-        for name, tensor in state.items():
-            self.register_parameter(name, nn.Parameter(tensor))
+        depths = range(len(self.hidden) - 1)
+        self.user, self.item = nn.Parameter(state["user"]), nn.Parameter(state["item"])
+        self.user_input, self.item_input = nn.Parameter(state["user_input"]), nn.Parameter(state["item_input"])
+        self.weights = nn.ParameterList(nn.Parameter(state[f"weights.{depth}"]) for depth in depths)
+        self.biases = nn.ParameterList(nn.Parameter(state[f"biases.{depth}"]) for depth in depths)
+        self.head = nn.Parameter(state["head"])
 
     def scores(self, user_R: Tensor, item_RM: Tensor) -> Tensor:
         """The first layer is applied to users and items apart, so that a user is multiplied once for all its items."""
         half = self.hidden[0] // 2
-        of_product, of_network = self.head.split([self.dim, self.hidden[-1]])
+        of_product, of_network = self.head[: self.dim], self.head[self.dim :]
         weighted_RD = _look_up(self.user, user_R) * of_product
         product_RM = torch.bmm(_look_up(self.item, item_RM), weighted_RD.unsqueeze(2)).squeeze(2)
-        layers = [
-            (self.get_parameter(f"layer{n}"), self.get_parameter(f"bias{n}")) for n in range(len(self.hidden) - 1)
-        ]
-        weight, bias = layers[0]
-        user_RH = F.linear(_look_up(self.user_input, user_R), weight[:, :half], bias)
-        x = F.relu(F.linear(_look_up(self.item_input, item_RM), weight[:, half:]) + user_RH.unsqueeze(1))
-        for weight, bias in layers[1:]:
+        first, *others = zip(self.weights, self.biases, strict=True)
+        user_RH = F.linear(_look_up(self.user_input, user_R), first[0][:, :half], first[1])
+        x = F.relu(F.linear(_look_up(self.item_input, item_RM), first[0][:, half:]) + user_RH.unsqueeze(1))
+        for weight, bias in others:
             x = F.relu(F.linear(x, weight, bias))
-        return product_RM + x @ of_network
+        return product_RM + torch.mv(x.flatten(0, 1), of_network).view_as(product_RM)
 
 
 def _uniform(bound: float, *shape: int, generator: torch.Generator) -> Tensor:
