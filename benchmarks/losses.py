@@ -133,7 +133,7 @@ def gradients(training: Training) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     for step in training.batches.epoch(generator):
         with torch.no_grad():
-            table = score_table(step, training.model.factors(), training.workspace)
+            table = score_table(step, training.model.source(), training.workspace)
         table.generator = generator
         if training.thresholds is not None:
             table.threshold_R = training.thresholds.read(step.user_R)

@@ -66,7 +66,11 @@ def measure(turns: int, dim: int) -> dict[str, object]:
 
     moved = 4 * (2 * train.n_pairs * (dim + 2) + (train.n_users + train.n_items) * dim)
     source, target = torch.zeros(moved // 8), torch.empty(moved // 8)
-    measured = {**ways(link, user_UD, item_ID), "both_ways": both_ways, "copy": lambda: target.copy_(source)}
+    measured: dict[str, Callable[[], object]] = {
+        **ways(link, user_UD, item_ID),
+        "both_ways": both_ways,
+        "copy": lambda: target.copy_(source),
+    }
     spent: dict[str, list[float]] = {way: [] for way in measured}
     for run in measured.values():  # warm up all
         run()

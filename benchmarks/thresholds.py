@@ -110,15 +110,16 @@ def measure(name: str, k: int, epochs: int) -> dict[str, Any]:
     folder, workspace = DATA / name, Workspace()
     split = load(folder, LoadOptions(protocol="irbenchmark")) if folder.exists() else made(13_455, 8_360, 17)
     loss = SLAtK(k=k, tau=0.2, tau_w=2.25, weight="published", pull=1.0)
+    model = MF()
     training = Training(
-        MF(), loss, split.train, training=TrainingSettings(epochs=epochs), optimizer=OptimizerSettings()
+        model, loss, split.train, training=TrainingSettings(epochs=epochs), optimizer=OptimizerSettings()
     )
     every = contenders(split.train.n_users, split.train.n_items, k)
     first = epochs // 2 + 1
     judged = set(range(first, epochs + 1, max(1, (epochs - first + 1) // 5)))
     for epoch in range(1, epochs + 1):
         training.epoch()
-        factors = training.model.factors()
+        factors = model.factors()
         for contender in every:
             if (contender.follows and contender.kept.due(epoch)) or (not contender.follows and epoch in judged):
                 contender.took.append(refresh(contender, training, factors, workspace))

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from shortlist.scores.kernels import Kernel
+from shortlist.scores.products import apply
 from shortlist.scores.table import ScoreTable
 
 PairWeight = Callable[[Tensor, Tensor], Tensor]
@@ -26,7 +27,7 @@ def positive_pair_sum(table: ScoreTable, kernel: Kernel, weight: PairWeight | No
     >>> positive_pair_sum(table, Hinge(1.0))
     tensor([0., 3., 0.])
     """
-    sum_P: Tensor = _PositivePairSum.apply(table.positives(), table.row_P, table.n_rows, kernel, weight)
+    sum_P: Tensor = apply(_PositivePairSum, table.positives(), table.row_P, table.n_rows, kernel, weight)
     return sum_P
 
 

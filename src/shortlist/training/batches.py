@@ -218,6 +218,11 @@ def _pair_table(step: Step, row_RD: Tensor, factors: Factors) -> DenseTable:
     score_RM = torch.bmm(item_ND.view(*item_RM.shape, -1), row_RD.unsqueeze(2)).squeeze(2)
     if factors.bias_I is not None:
         score_RM = score_RM + factors.bias_I[item_RM]
+    return _drawn_table(step, score_RM)
+
+
+def _drawn_table(step: Step, score_RM: Tensor) -> DenseTable:
+    """The table of positives, which stand first, and of what was drawn for them."""
     weight_RN = step.log_weight_RN
     return DenseTable(
         score_RM[:, 0],
@@ -232,8 +237,7 @@ def _pair_table(step: Step, row_RD: Tensor, factors: Factors) -> DenseTable:
 def _joint_table(step: Step, model: Joint) -> DenseTable:
     """Scores of user and item together: of the drawn items, or, for thresholds and without gradients, of all."""
     if step.drawn_RN is not None:
-        score_RM = model.scores(step.user_R, torch.cat([step.item_P.unsqueeze(1), step.drawn_RN], 1))
-        return DenseTable(score_RM[:, 0], step.row_P, score_RM[:, 1:])
+        return _drawn_table(step, model.scores(step.user_R, torch.cat([step.item_P.unsqueeze(1), step.drawn_RN], 1)))
     score_RI = model.score_all(step.user_R.numpy())
     positive_RI = torch.zeros_like(score_RI, dtype=torch.bool)
     positive_RI[step.row_P, step.item_P] = True
