@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -148,6 +149,7 @@ class Oracle:
     ) -> list[float]:
         """``weight`` of the ranks of both, where negatives of row r count for ``counts[r]``, a positive for ``own``."""
 
+        @cache
         def rank(row: int, item: int) -> float:
             above = [j for j in self.items if self.score[row][j] >= self.score[row][item]]
             return sum(own if j in self.positives_of[row] else 1.0 if counts is None else counts[row] for j in above)
