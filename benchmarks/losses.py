@@ -1,6 +1,7 @@
 """Every loss on Electronic: seconds of an epoch beside SL's, peak memory, and how few positives carry the gradient.
 
     python benchmarks/losses.py [--json] [--only NAME…] [--data NAME] [--cycles N] [--limit SECONDS] [--write FOLDER]
+        [--epochs N] [--patience SECONDS]
 
 Each loss is measured in a process of its own, with its default settings and MF (d 64), in the way it is trained unless
 told otherwise (all items, or drawn negatives); one that draws is measured against all items as well.
@@ -14,9 +15,10 @@ right after, and the ratio is to that: a machine that is slower for a while does
 data and libraries were loaded.
 
 *Gradient*: the share of the total that the top 5 % of positives carry (SL@K's Figure 1c). Of each positive i of a user
-u it is |∂L/∂s_ui|, what its own score receives; L is the sum over all positives of training, at the model as the epochs
-above have left it. What the scores of negatives receive is not counted. 5 % means that all positives weigh the same, as
-they do in SL, where the pull on each is 1/τ. The paper does not say which gradient its figure shows.
+u it is |∂L/∂s_ui|, what its own score receives; L is the sum over all positives of training, at a model that has been
+trained with the loss for some epochs (20, or as many as there is patience for). What the scores of negatives receive is
+not counted. 5 % means that all positives weigh the same, as they do in SL, where the pull on each is 1/τ. The paper
+does not say which gradient its figure shows, nor when.
 """
 
 from __future__ import annotations
@@ -153,14 +155,25 @@ def top_share(size_P: Tensor, top: float = TOP) -> float:
     return float(size_P.double().topk(count).values.sum()) / total if total else math.nan
 
 
-def measure(name: str, against: Against, data: str, cycles: int, limit: float) -> dict[str, object]:
+def train_on(training: Training, missing: float, patience: float) -> float:
+    """Train for some epochs more, or until patience ends; how many there were."""
+    done, end = 0.0, time.perf_counter() + patience
+    while done < missing and time.perf_counter() < end:
+        done += epoch_seconds(training, end - time.perf_counter())[1]
+    return done
+
+
+def measure(name: str, against: Against, chosen: Any) -> dict[str, object]:
     """One loss, in this process."""
+    data, cycles, limit = chosen.data, chosen.cycles, chosen.limit
     train, loss = data_of(data), registry[name]()
     before = memory_mb("VmRSS")
     training = ready(loss, train, against, cycles)
     batch = training.batches.size
     seconds, trained = timed(training, cycles, limit)
-    peak, share = memory_mb(), top_share(gradients(training))
+    peak = memory_mb()
+    trained += train_on(training, chosen.epochs - trained, chosen.patience)
+    share = top_share(gradients(training))
     del training
     beside, _ = timed(ready(SL(), train, "all", 1), 1, limit)
     return {
@@ -182,7 +195,8 @@ def measure(name: str, against: Against, data: str, cycles: int, limit: float) -
 def apart(name: str, against: Against, chosen: Any) -> dict[str, Any]:
     """The same in a process of its own; what it says where it fails."""
     command = [sys.executable, __file__, "--one", name, against, "--data", chosen.data, "--cycles", chosen.cycles]
-    command += ["--limit", chosen.limit, "--threads", chosen.threads]
+    command += ["--limit", chosen.limit, "--epochs", chosen.epochs, "--patience", chosen.patience]
+    command += ["--threads", chosen.threads]
     answer = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if answer.returncode:
         return {"loss": name, "against": against, "error": answer.stderr.strip().splitlines()[-1][:300]}
@@ -261,16 +275,19 @@ def main() -> None:
     arguments.add_argument("--data", default="amazon2014-electronic", help="name of the set")
     arguments.add_argument("--cycles", type=int, default=2, help="cycles of five epochs, after a warm one")
     arguments.add_argument("--limit", type=float, default=10.0, help="seconds after which an epoch is cut short")
+    arguments.add_argument("--epochs", type=float, default=20, help="epochs of training before gradients are looked at")
+    arguments.add_argument("--patience", type=float, default=60.0, help="seconds for those that timing did not train")
     arguments.add_argument("--write", type=Path, help="folder for losses.md, losses.json and losses.svg")
     arguments.add_argument("--one", nargs=2, metavar=("NAME", "AGAINST"), help="one loss, in this process, as JSON")
     chosen = arguments.parse_args()
     torch.set_num_threads(chosen.threads)
     if chosen.one:
         name, against = chosen.one
-        print(json.dumps(measure(name, against, chosen.data, chosen.cycles, chosen.limit)))
+        print(json.dumps(measure(name, against, chosen)))
         return
     rows = rows_of(chosen)
     command = f"python benchmarks/losses.py --data {chosen.data} --cycles {chosen.cycles} --limit {chosen.limit:g}"
+    command += f" --epochs {chosen.epochs:g} --patience {chosen.patience:g}"
     print(json.dumps({"rows": rows}) if chosen.json else markdown(rows, command))
     if chosen.write is not None:
         chosen.write.mkdir(parents=True, exist_ok=True)

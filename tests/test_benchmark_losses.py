@@ -99,7 +99,19 @@ def test_it_prints_one_object_and_writes_a_page(tmp_path: Path, clicks: Path) ->
     lines = clicks.read_text().splitlines()
     (tmp_path / "data" / "small" / "train.csv").write_text("\n".join(lines[:400]) + "\n")
     (tmp_path / "data" / "small" / "test.csv").write_text("\n".join([lines[0], *lines[400:]]) + "\n")
-    command = [sys.executable, str(SCRIPT), "--only", "bpr", "--data", "small", "--cycles", "1", "--json"]
+    command = [
+        sys.executable,
+        str(SCRIPT),
+        "--only",
+        "bpr",
+        "--data",
+        "small",
+        "--cycles",
+        "1",
+        "--epochs",
+        "8",
+        "--json",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "SHORTLIST_DATA": str(tmp_path / "data")}
     answer = subprocess.run(
         [*command, "--threads", "1", "--write", str(tmp_path)],
@@ -115,7 +127,7 @@ def test_it_prints_one_object_and_writes_a_page(tmp_path: Path, clicks: Path) ->
         assert row["times_sl"] == pytest.approx(row["seconds"] / row["sl_seconds"], rel=0.2)
         assert 0 < row["above_start_mb"] < row["peak_mb"]
         assert 0.05 <= row["top_share"] <= 1
-        assert row["epochs"] == 6
+        assert row["epochs"] == 8
     assert json.loads((tmp_path / "losses.json").read_text()) == [drawn, exact]
     assert (tmp_path / "losses.md").read_text().count("| bpr |") == 2
     assert (tmp_path / "losses.svg").read_text().startswith("<svg")
