@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from losses.entries import auc, hard, lambdas, pairwise, pointwise, recall, softmax, surrogates
+from losses.entries import auc, hard, lambdas, listwise, pairwise, pointwise, recall, relaxed_sorts, softmax, surrogates
 from losses.oracle import Values
 from shortlist.losses import registry
 
@@ -12,9 +12,11 @@ VALUES: dict[str, Values] = {
     **auc.VALUES,
     **hard.VALUES,
     **lambdas.VALUES,
+    **listwise.VALUES,
     **pairwise.VALUES,
     **pointwise.VALUES,
     **recall.VALUES,
+    **relaxed_sorts.VALUES,
     **softmax.VALUES,
     **surrogates.VALUES,
 }

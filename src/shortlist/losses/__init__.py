@@ -13,9 +13,11 @@ from shortlist.losses.base import Loss, registry
 from shortlist.losses.contrastive import AdvInfoNCE, SogCLR
 from shortlist.losses.hard import DNS, SoftmaxV
 from shortlist.losses.lambdas import ARPLoss1, ARPLoss2, LambdaLossAtK, LambdaRank, NDCGLoss1, NDCGLoss2, NDCGLoss2pp
+from shortlist.losses.listwise import ListMLE, ListNet
 from shortlist.losses.pairwise import BPR, WARP, Hinge, RankNet
 from shortlist.losses.pointwise import BCE, CCL, GBCE, MSE, RCE, TCE
 from shortlist.losses.recall import CROLoss, CROLossLambda
+from shortlist.losses.relaxed_sorts import NeuralNDCG, SmoothNDCG
 from shortlist.losses.softmax import BSL, PSL, SL
 from shortlist.losses.surrogates import SONG, ApproxNDCG, SONGAtK
 from shortlist.losses.topk import SLAtK, SogSLAtK
@@ -46,13 +48,17 @@ __all__ = [
     "Hinge",
     "LambdaLossAtK",
     "LambdaRank",
+    "ListMLE",
+    "ListNet",
     "Loss",
     "NDCGLoss1",
     "NDCGLoss2",
     "NDCGLoss2pp",
+    "NeuralNDCG",
     "RankNet",
     "SLAtK",
     "SONGAtK",
+    "SmoothNDCG",
     "SoftmaxV",
     "SogCLR",
     "SogSLAtK",

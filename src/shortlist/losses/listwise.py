@@ -1,0 +1,136 @@
+"""Listwise losses: how likely a model of rankings finds the list that labels ask for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from shortlist.losses.base import Loss, mean_over_positives, registry
+from shortlist.losses.lambdas import grades
+from shortlist.losses.surrogates import mean_over_rows
+from shortlist.parameters import Search, param
+from shortlist.scores import Kernel, ScoreTable
+from shortlist.scores.selection import places
+
+
+class Linear(Kernel):
+    """φ(x) = x, and 0 where nothing is there."""
+
+    def value(self, x: Tensor) -> Tensor:
+        """x."""
+        return x.masked_fill(x == -torch.inf, 0)
+
+    def slope(self, x: Tensor) -> Tensor:
+        """1."""
+        return (x != -torch.inf).to(x.dtype)
+
+
+@registry.register("listnet")
+class ListNet(Loss):
+    r"""ListNet: the cross entropy of two distributions over the list, one of labels and one of scores.
+
+    .. math:: L_u = -\sum_i t_i \ln \frac{e^{s_i/\tau}}{\sum_j e^{s_j/\tau}}
+
+    for each user; the value is the mean over users. As published, t = softmax(y), which leaves items with label 0 a
+    share: in a list of a few documents a small one, in a catalogue nearly all of it. ``target_is="proportional"``, the
+    default, is t = y/Σy, which leaves them none; with one positive it is the softmax loss over all items.
+
+    Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", ICML 2007.
+
+    >>> ListNet()(torch.tensor([0.0]), torch.tensor([[0.0]]))
+    tensor(0.6931)
+    """
+
+    formula = "ln Σ_j exp(s_j/τ) − Σ_i t_i·s_i/τ, t = y/Σy or softmax(y), of a user"
+    target = "likelihood of the first place"
+    citation = "Cao et al., ICML 2007"
+
+    tau: float = param(default=1.0, above=0, help="temperature τ of the scores", search=Search(0.02, 2.0, log=True))
+    target_is: Literal["proportional", "softmax"] = param(
+        default="proportional", help="what is asked for: shares of the labels, or their softmax, as published"
+    )
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over rows that have a positive."""
+        pos_P, label_P = table.positives(), grades(table)
+        if self.target_is == "softmax":
+            label_P = label_P.exp()
+            asked_R = table.row_total(label_P * pos_P) + table.row_sum(Linear())
+            total_R = table.row_total(label_P) + table.population_R
+        else:
+            asked_R, total_R = table.row_total(label_P * pos_P), table.row_total(label_P)
+        asked_R = asked_R / total_R.clamp(min=1e-30) / self.tau
+        lse_R = table.logsumexp(self.tau, "all")
+        return mean_over_rows(table, torch.where(lse_R == -torch.inf, 0, lse_R) - asked_R)
+
+
+@registry.register("listmle")
+class ListMLE(Loss):
+    r"""ListMLE: the likelihood of drawing the items in the order of their labels, one after the other without return.
+
+    .. math:: L_u = \sum_k \Bigl[\ln \sum_{l \ge k} e^{s_{(l)}/\tau} - s_{(k)}/\tau\Bigr]
+
+    where (k) is the item with the k-th largest label. Items of equal label stand in a new random order at each call;
+    where there is no generator, in the order of their scores. ``places="positives"``, the default, ends the sum with
+    the last positive, so that the order of negatives, which says nothing, adds nothing; ``places="all"`` is the
+    published sum, which takes all scores at once. Both are divided by the number of positives.
+
+    Xia et al., "Listwise Approach to Learning to Rank: Theory and Algorithm", ICML 2008.
+
+    >>> ListMLE()(torch.tensor([0.0]), torch.tensor([[0.0, 0.0]]))
+    tensor(1.0986)
+    >>> ListMLE(places="all")(torch.tensor([0.0]), torch.tensor([[0.0, 0.0]]))
+    tensor(1.7918)
+    """
+
+    formula = "Σ_k (ln Σ_{l≥k} exp(s_(l)/τ) − s_(k)/τ), k in the order of labels"
+    target = "likelihood of the ranking"
+    citation = "Xia et al., ICML 2008"
+
+    tau: float = param(default=1.0, above=0, help="temperature τ of the scores", search=Search(0.02, 2.0, log=True))
+    places: Literal["positives", "all"] = param(default="positives", help="which places of the list the sum goes over")
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The sum over all rows, by the number of positives."""
+        value = mean_over_positives(self._of_positives(table))
+        if self.places == "all":
+            value = value + self._of_negatives(table) / max(1, table.n_positives)
+        return value
+
+    def _of_positives(self, table: ScoreTable) -> Tensor:
+        """The term of each positive: those that come after it, and all negatives."""
+        scaled_P = table.positives() / self.tau
+        first_P = scaled_P.detach()
+        if table.generator is not None:
+            first_P = torch.rand(len(scaled_P), generator=table.generator)
+        order_S = torch.argsort(first_P, descending=True)
+        order_S = order_S[torch.argsort(grades(table)[order_S], descending=True, stable=True)]
+        place_S = places(table.row_P[order_S], table.n_rows)
+        most = int(place_S.max()) + 1 if len(place_S) else 0
+        lowest = torch.finfo(scaled_P.dtype).min / 4  # a number, since gradients of −∞ would be none
+        side_RM = scaled_P.new_full((table.n_rows, most), lowest)
+        side_RM = side_RM.index_put((table.row_P[order_S], place_S), scaled_P[order_S])
+        after_S = _from_here_on(side_RM)[table.row_P[order_S], place_S]
+        negatives_S = table.logsumexp(self.tau, "negatives")[table.row_P[order_S]]
+        return torch.logaddexp(after_S, negatives_S) - scaled_P[order_S]
+
+    def _of_negatives(self, table: ScoreTable) -> Tensor:
+        """The terms of all negatives of rows that have a positive."""
+        has_R1 = (torch.bincount(table.row_P, minlength=table.n_rows) > 0).unsqueeze(1)
+        there_RC = ~table.is_positive() & has_R1
+        scaled_RC = table.matrix() / self.tau
+        first_RC = scaled_RC.detach()
+        if table.generator is not None:
+            first_RC = torch.rand(scaled_RC.shape, generator=table.generator)
+        order_RC = first_RC.masked_fill(~there_RC, -torch.inf).argsort(1, descending=True)
+        lowest = torch.finfo(scaled_RC.dtype).min / 4
+        ordered_RC = scaled_RC.masked_fill(~there_RC, lowest).gather(1, order_RC)
+        term_RC = _from_here_on(ordered_RC) - ordered_RC
+        return torch.where(there_RC.gather(1, order_RC), term_RC, 0).sum()
+
+
+def _from_here_on(x_RN: Tensor) -> Tensor:
+    """ln Σ_{l≥k} exp(x_l) of each place k."""
+    return x_RN.flip(1).logcumsumexp(1).flip(1)

@@ -1,0 +1,227 @@
+"""NDCG of a sort that is relaxed: every place of the ranking is held by all items a little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from shortlist.errors import InputError
+from shortlist.losses.base import Loss, registry
+from shortlist.losses.lambdas import gains, ideal_dcg, inverse_log
+from shortlist.losses.surrogates import mean_over_rows
+from shortlist.parameters import Search, param
+from shortlist.scores import ScoreTable
+from shortlist.scores.selection import places
+
+_BLOCK = 1 << 22  # numbers that a block of lists may keep for its gradient
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The items of each row side by side, positives first; scores and gains are 0 where nothing is there.
+
+    ``gain_RL`` is what an item adds to NDCG@K at the first place: its gain by the row's ideal DCG.
+    """
+
+    score_RL: Tensor
+    gain_RL: Tensor
+    present_RL: Tensor
+
+    @classmethod
+    def of(cls, table: ScoreTable, k: int | None, longest: int, owner: str) -> Lists:
+        """The lists of a table, none of which may be longer than allowed."""
+        count_R = torch.bincount(table.row_P, minlength=table.n_rows)
+        length = int((table.population_R + count_R).max()) if table.n_rows else 0
+        if length > longest:
+            raise InputError(
+                f"{owner}.longest: expected lists of at most {longest} items, received {length}; train against a "
+                "sample (training.against=shared or pairs, with training.negatives), or allow longer lists"
+            )
+        matrix_RC, hit_RC = table.matrix(), table.is_positive()
+        place_P, most = places(table.row_P, table.n_rows), int(count_R.max()) if table.n_rows else 0
+        own_RM = matrix_RC.new_zeros(table.n_rows, most).index_put((table.row_P, place_P), table.positives())
+        gain_P = gains(table) / ideal_dcg(table, k).clamp(min=1e-30)
+        gain_RM = torch.zeros_like(own_RM).index_put((table.row_P, place_P), gain_P)
+        there_RM = torch.arange(most) < count_R.unsqueeze(1)
+        return cls(
+            torch.cat([own_RM, matrix_RC.masked_fill(hit_RC, 0)], 1),
+            torch.cat([gain_RM, torch.zeros_like(matrix_RC)], 1),
+            torch.cat([there_RM, ~hit_RC], 1),
+        )
+
+    def part(self, rows: slice) -> Lists:
+        """Some of the lists."""
+        return Lists(self.score_RL[rows], self.gain_RL[rows], self.present_RL[rows])
+
+
+Formula = Callable[[Lists], Tensor]
+"""A number of each list."""
+
+
+def in_blocks(lists: Lists, formula: Formula, cost: int) -> Tensor:
+    """The formula of each list, some lists at a time; the gradient is taken block by block on the way.
+
+    What a block keeps for its gradient, ``cost`` numbers a list, is gone when the next one begins.
+    """
+    value_R: Tensor = _InBlocks.apply(lists.score_RL, lists, formula, max(1, _BLOCK // max(1, cost)))
+    return value_R
+
+
+class _InBlocks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, score_RL: Tensor, lists: Lists, formula: Formula, step: int) -> Tensor:
+        """The values, and the gradient of each with respect to its own list."""
+        ctx.grad_RL = torch.zeros_like(score_RL) if ctx.needs_input_grad[0] else None
+        value_R = score_RL.new_zeros(len(score_RL))
+        for start in range(0, len(score_RL), step):
+            rows = slice(start, start + step)
+            part = lists.part(rows)
+            score_BL = part.score_RL.detach()
+            if ctx.grad_RL is None:
+                value_R[rows] = formula(Lists(score_BL, part.gain_RL, part.present_RL))
+                continue
+            with torch.enable_grad():
+                value_B = formula(Lists(score_BL.requires_grad_(), part.gain_RL, part.present_RL))
+                (ctx.grad_RL[rows],) = torch.autograd.grad(value_B.sum(), score_BL)
+            value_R[rows] = value_B.detach()
+        return value_R
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_R: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients, each times its list's."""
+        return ctx.grad_RL * grad_R.unsqueeze(1), None, None, None
+
+
+def _expected_dcg(share_RKL: Tensor, lists: Lists) -> Tensor:
+    """Σ_k (Σ_i G_i·h_ik)/D(k) of each list, over places that it has."""
+    place_K = torch.arange(1, share_RKL.shape[1] + 1, dtype=share_RKL.dtype)
+    there_RK = place_K <= lists.present_RL.sum(1, keepdim=True)
+    gain_RK = torch.einsum("rkl,rl->rk", share_RKL, lists.gain_RL)
+    return torch.where(there_RK, gain_RK * inverse_log(place_K), 0).sum(1)
+
+
+@registry.register("smooth_ndcg")
+class SmoothNDCG(Loss):
+    r"""SmoothNDCG: each place of the ranking is held by all items whose scores are near that of the item at the place.
+
+    .. math:: L_u = -\frac{1}{Z_u} \sum_k \frac{1}{D(k)} \sum_i G_i\,h_{ik},\quad
+              h_{ik} = \frac{e^{-(s_i - s_{[k]})^2/\varsigma}}{\sum_l e^{-(s_l - s_{[k]})^2/\varsigma}}
+
+    for each user, where s_[k] is the k-th largest score; the value is the mean over users. As ς falls it becomes −NDCG,
+    and its gradient vanishes: ``anneal`` is the factor by which ς falls from epoch to epoch. With ``k`` only the first
+    K places count, which also makes it cheaper: it costs places × items of each list. Sampling weights are not used.
+
+    Chapelle & Wu, "Gradient Descent Optimization of Smoothed Information Retrieval Metrics", Information Retrieval
+    2010.
+
+    >>> SmoothNDCG(sigma=1.0)(torch.tensor([0.0]), torch.tensor([[0.0]]))
+    tensor(-0.8155)
+    """
+
+    formula = "−Σ_k Σ_i G_i·h_ik/(Z·D(k)), h_ik = softmax_i(−(s_i − s_[k])²/ς), of a user"
+    target = "NDCG"
+    citation = "Chapelle & Wu, Information Retrieval 2010"
+    remedy = "a larger loss.sigma"
+    sampled: ClassVar[int | None] = 100
+
+    k: int | None = param(default=None, at_least=1, help="how many places count; none: all")
+    sigma: float = param(default=1.0, above=0, help="width ς of the smoothing", search=Search(0.01, 10.0, log=True))
+    anneal: float = param(default=1.0, above=0, at_most=1, help="factor by which ς falls from epoch to epoch")
+    longest: int = param(default=2000, at_least=1, help="longest list, positives and negatives, that is taken")
+
+    def __post_init__(self) -> None:
+        self._width = self.sigma
+
+    def before_epoch(self, epoch: int) -> None:
+        """ς of this epoch."""
+        self._width = self.sigma * self.anneal ** (epoch - 1)
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over rows that have a positive."""
+        lists = Lists.of(table, self.k, self.longest, type(self).__name__)
+        length = lists.score_RL.shape[1]
+        return mean_over_rows(table, in_blocks(lists, self._of_lists, 4 * length * min(self.k or length, length)))
+
+    def _of_lists(self, lists: Lists) -> Tensor:
+        score_RL, present_RL = lists.score_RL, lists.present_RL
+        order_RL = score_RL.detach().masked_fill(~present_RL, -torch.inf).argsort(1, descending=True)
+        at_RK = score_RL.gather(1, order_RL[:, : self.k])
+        near_RKL = -(score_RL.unsqueeze(1) - at_RK.unsqueeze(2)).square() / self._width
+        share_RKL = near_RKL.masked_fill(~present_RL.unsqueeze(1), torch.finfo(score_RL.dtype).min).softmax(2)
+        return -_expected_dcg(share_RKL, lists)
+
+
+_LEAST_SUM = 1e-10
+
+
+@registry.register("neural_ndcg")
+class NeuralNDCG(Loss):
+    r"""NeuralNDCG: NDCG of the relaxed sort NeuralSort, made doubly stochastic.
+
+    .. math:: L_u = -\frac{1}{Z_u} \sum_{k \le K} \frac{(\hat P G)_k}{D(k)},\quad
+              \hat P_k = \mathrm{softmax}\Bigl(\bigl((L + 1 - 2k)\,s - A\mathbf 1\bigr)/\tau\Bigr),\quad
+              A_{ij} = |s_i - s_j|
+
+    for each user with L items; the value is the mean over users. The rows of P̂ sum to 1; its columns are brought there
+    by Sinkhorn's scaling, until they are within ``tolerance``. As τ falls it becomes −NDCG@K. The cost is the square
+    of the list's length. Sampling weights are not used.
+
+    Pobrotyn & Białobrzeski, "NeuralNDCG: Direct Optimisation of a Ranking Metric via Differentiable Relaxation of
+    Sorting", SIGIR eCom 2021.
+
+    >>> NeuralNDCG()(torch.tensor([0.0]), torch.tensor([[0.0]]))
+    tensor(-0.8155)
+    """
+
+    formula = "−Σ_{k≤K} (P̂G)_k/(Z·D(k)), P̂ a relaxed sort of all items, of a user"
+    target = "NDCG@K"
+    citation = "Pobrotyn & Białobrzeski, SIGIR eCom 2021"
+    remedy = "a larger loss.tau"
+    sampled: ClassVar[int | None] = 50
+
+    k: int | None = param(default=None, at_least=1, help="how many places count; none: all")
+    tau: float = param(default=1.0, above=0, help="temperature τ of the sort", search=Search(0.1, 10.0, log=True))
+    iterations: int = param(default=50, at_least=0, help="scalings of rows and columns, at most")
+    tolerance: float = param(default=1e-6, above=0, help="how far from 1 the sums of columns may be")
+    longest: int = param(default=500, at_least=1, help="longest list, positives and negatives, that is taken")
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over rows that have a positive."""
+        lists = Lists.of(table, self.k, self.longest, type(self).__name__)
+        cost = (4 + 3 * self.iterations) * lists.score_RL.shape[1] ** 2
+        return mean_over_rows(table, in_blocks(lists, self._of_lists, cost))
+
+    def _of_lists(self, lists: Lists) -> Tensor:
+        score_RL, present_RL = lists.score_RL, lists.present_RL
+        length_R1 = present_RL.sum(1, keepdim=True)
+        place_L = torch.arange(1, score_RL.shape[1] + 1, dtype=score_RL.dtype)
+        apart_RLL = (score_RL.unsqueeze(2) - score_RL.unsqueeze(1)).abs()
+        apart_RL = (apart_RLL * present_RL.unsqueeze(1)).sum(2)
+        factor_RK = length_R1 + 1 - 2 * place_L
+        wanted_RKL = (factor_RK.unsqueeze(2) * score_RL.unsqueeze(1) - apart_RL.unsqueeze(1)) / self.tau
+        share_RKL = wanted_RKL.masked_fill(~present_RL.unsqueeze(1), torch.finfo(score_RL.dtype).min).softmax(2)
+        share_RKL = share_RKL * (place_L <= length_R1).unsqueeze(2)
+        return -_expected_dcg(self._scaled(share_RKL, present_RL)[:, : self.k], lists)
+
+    def _scaled(self, share_RKL: Tensor, present_RL: Tensor) -> Tensor:
+        """Rows and columns scaled in turn; a list whose columns sum to 1 is left as it is."""
+        for _ in range(self.iterations):
+            column_RL = share_RKL.sum(1)
+            off_R = ((column_RL.detach() - 1).abs() * present_RL).amax(1) > self.tolerance
+            if not bool(off_R.any()):
+                break
+            scaled_RKL = share_RKL / _divisor(column_RL.unsqueeze(1))
+            scaled_RKL = scaled_RKL / _divisor(scaled_RKL.sum(2, keepdim=True))
+            share_RKL = torch.where(off_R.view(-1, 1, 1), scaled_RKL, share_RKL)
+        return share_RKL
+
+
+def _divisor(total: Tensor) -> Tensor:
+    """A sum to divide by; 1 for places and items that are not there, or that nothing wants."""
+    return torch.where(total > _LEAST_SUM, total, 1)
