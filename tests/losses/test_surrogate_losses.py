@@ -16,7 +16,7 @@ from torch import Tensor
 from losses.entries.surrogates import sigmoid
 from scores.tables import Case, random_case
 from shortlist.errors import ShortlistError
-from shortlist.losses import SONG, ApproxNDCG, Loss, SONGAtK
+from shortlist.losses import SONG, ApproxNDCG, GuidedRec, Loss, SONGAtK
 from shortlist.scores import DenseTable, ScoreTable
 from shortlist.training import Progress
 from training.toys import training
@@ -255,6 +255,7 @@ def test_song_at_k_with_thresholds_far_below_is_song() -> None:
 STATEFUL: dict[str, Callable[[], Loss]] = {
     "song": lambda: SONG(gamma=0.3),
     "song_at_k": lambda: SONGAtK(k=5, gradient="theo", gamma=0.3),
+    "guidedrec": lambda: GuidedRec(negatives=5),
 }
 
 

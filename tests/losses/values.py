@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from losses.entries import auc, hard, lambdas, listwise, pairwise, pointwise, recall, relaxed_sorts, softmax, surrogates
+from losses.entries import (
+    auc,
+    guided,
+    hard,
+    lambdas,
+    listwise,
+    pairwise,
+    pointwise,
+    recall,
+    relaxed_sorts,
+    softmax,
+    surrogates,
+)
 from losses.oracle import Values
 from shortlist.losses import registry
 
 VALUES: dict[str, Values] = {
     **auc.VALUES,
+    **guided.VALUES,
     **hard.VALUES,
     **lambdas.VALUES,
     **listwise.VALUES,

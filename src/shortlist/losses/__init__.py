@@ -11,6 +11,7 @@ torch.Size([])
 from shortlist.losses.auc import AUC, LLPAUC, OPAUC
 from shortlist.losses.base import Loss, registry
 from shortlist.losses.contrastive import AdvInfoNCE, SogCLR
+from shortlist.losses.guided import GuidedRec
 from shortlist.losses.hard import DNS, SoftmaxV
 from shortlist.losses.lambdas import ARPLoss1, ARPLoss2, LambdaLossAtK, LambdaRank, NDCGLoss1, NDCGLoss2, NDCGLoss2pp
 from shortlist.losses.listwise import ListMLE, ListNet
@@ -45,6 +46,7 @@ __all__ = [
     "ApproxNDCG",
     "CROLoss",
     "CROLossLambda",
+    "GuidedRec",
     "Hinge",
     "LambdaLossAtK",
     "LambdaRank",
