@@ -47,6 +47,13 @@ def test_exponential_at_alpha_one_is_softmax(scale: float) -> None:
     assert_same_bits(loss, SL(tau=1 / scale, denominator="all"), math.log(10))
 
 
+def test_exponential_at_alpha_one_is_the_cross_entropy_of_torch() -> None:
+    pos, neg = pairs(5)
+    logit = torch.cat([pos.unsqueeze(1), neg], 1) * 3.0
+    expected = F.cross_entropy(logit, torch.zeros(len(pos), dtype=torch.long)) / math.log(10)
+    torch.testing.assert_close(CROLoss(kernel="exponential", scale=3.0)(pos, neg), expected, rtol=1e-13, atol=1e-15)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_exponential_at_alpha_one_is_softmax_for_users_of_many_positives(form: str) -> None:
     case = random_case(0, rows=6, items=20, bias=True)

@@ -226,6 +226,16 @@ def test_uniform_hardness_is_sl_with_the_positive_inside() -> None:
     torch.testing.assert_close(told, expected, rtol=1e-12, atol=1e-12)
 
 
+def test_it_is_the_cross_entropy_of_shifted_scores() -> None:
+    """Torch's own: the positive is class 0, and negatives are shifted by ln(k·N·p)."""
+    loss, (pos, neg) = adversary(tau=0.4, weight=3.0, negatives=50.0), scores(5)
+    users, items = torch.tensor([0, 3, 3, 5]), torch.tensor([8, 1, 2, 7, 0])
+    log_p = torch.log_softmax(loss.users.vector[users] @ loss.items.vector[items].T, 1)
+    logit = torch.cat([pos.unsqueeze(1) / 0.4, neg / 0.4 + log_p + math.log(3 * 50)], 1)
+    expected = torch.nn.functional.cross_entropy(logit, torch.zeros(4, dtype=torch.long))
+    torch.testing.assert_close(loss(pos, neg, users=users, items=items), expected, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("drawn", [False, True])
 def test_adversary_climbs_along_the_gradient(drawn: bool) -> None:
     """Adam's first step is the learning rate times the sign of the gradient, here taken by differences."""
