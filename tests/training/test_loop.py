@@ -311,6 +311,8 @@ def test_a_run_that_never_gets_past_popularity_is_noticed() -> None:
         "try a larger loss.tau_w, or loss.weight=detached, or an optimizer.lr below 0.05"
     )
     training(SL(), validate_every=2, validate=scripted([0.1, 0.14, 0.11]), floor=0.13).run()
+    content = training(SL(), validate_every=2, validate=scripted([0.1, 0.12, 0.11]), floor=0.13, beat_popularity=False)
+    assert content.run().best_value == 0.12
 
 
 def test_interruption_says_where(tmp_path: Path) -> None:

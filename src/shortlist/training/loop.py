@@ -114,7 +114,12 @@ class Training:
             if checkpoint is None:
                 raise
             raise Interrupted(f"stopped in epoch {self.progress.epoch + 1}; resume to go on") from None
-        if self.floor is not None and self.best and self.progress.best_value < self.floor:
+        if (
+            self.settings.beat_popularity
+            and self.floor is not None
+            and self.best
+            and self.progress.best_value < self.floor
+        ):
             raise Collapsed(
                 f"training never got past popularity: {self.settings.metric} {self.progress.best_value:.4f} at best, "
                 f"popularity has {self.floor:.4f}; {self._advice()}"
