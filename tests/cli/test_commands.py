@@ -223,6 +223,9 @@ class TestModels:
         assert "ease" in shortlist("models").out
         assert shortlist("models", "ease", "--json").json["parameters"]["regularization"]["default"] == 300.0
         assert "model.neighbours" in shortlist("models", "item_knn").out
+        lightgcn = shortlist("models", "lightgcn").out
+        assert lightgcn.startswith("lightgcn: sim(x_u, x_i), x = mean_k Â^k e\n")
+        assert "learns by a loss; He et al., SIGIR 2020" in lightgcn
 
 
 def test_a_terminal_sees_progress_and_a_pipe_does_not(ease: Path) -> None:

@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 import pytest
 
-from losses.entries import (
-    auc,
-    guided,
-    hard,
-    lambdas,
-    listwise,
-    pairwise,
-    pointwise,
-    recall,
-    relaxed_sorts,
-    softmax,
-    surrogates,
-)
+from losses import entries
 from losses.oracle import Values
 from shortlist.losses import registry
 
-VALUES: dict[str, Values] = {
-    **auc.VALUES,
-    **guided.VALUES,
-    **hard.VALUES,
-    **lambdas.VALUES,
-    **listwise.VALUES,
-    **pairwise.VALUES,
-    **pointwise.VALUES,
-    **recall.VALUES,
-    **relaxed_sorts.VALUES,
-    **softmax.VALUES,
-    **surrogates.VALUES,
-}
+FAMILIES = [import_module(f"losses.entries.{module.name}") for module in iter_modules(entries.__path__)]
+VALUES: dict[str, Values] = {name: values for family in FAMILIES for name, values in family.VALUES.items()}
 
 
 def values_of(name: str) -> Values:

@@ -62,6 +62,7 @@ def two_tastes() -> Interactions:
 class TestModel:
     def test_says_what_it_is(self, name: str) -> None:
         assert registry[name].summary
+        assert registry[name].formula
         assert all(parameter.help for parameter in registry[name].declared.values())
 
     def test_score_and_score_all_agree(self, name: str, two_tastes: Interactions) -> None:

@@ -14,7 +14,7 @@ def models(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them, with its settings.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the models, or the settings of one.
+    """List the models, or the formula and settings of one.
 
     [bold]Examples[/bold]
 
@@ -28,14 +28,22 @@ def models(
         if as_json:
             print_json({"models": {each: _facts(each) for each in registry}})
         else:
-            print_table(["model", "what it does"], [(each, registry[each].summary) for each in sorted(registry)])
+            rows = [(each, _learns(each), registry[each].summary) for each in sorted(registry)]
+            print_table(["model", "learns", "what it does"], rows)
         return
     facts = _facts(name)
     if as_json:
         print_json({"name": name, **facts})
         return
-    print(f"{name}: {facts['summary']}" + (f"\n{facts['citation']}" if facts["citation"] else ""))
+    print(f"{name}: {facts['formula']}\n{facts['summary']}")
+    print(f"learns {facts['learns']}" + (f"; {facts['citation']}" if facts["citation"] else ""))
     print_parameters("model", registry[name])
+
+
+def _learns(name: str) -> str:
+    from shortlist.models import Trained, registry
+
+    return "by a loss" if issubclass(registry[name], Trained) else "by itself"
 
 
 def _facts(name: str) -> dict[str, Any]:
@@ -44,6 +52,8 @@ def _facts(name: str) -> dict[str, Any]:
     model = registry[name]
     return {
         "summary": model.summary,
+        "formula": model.formula,
+        "learns": _learns(name),
         "citation": model.citation,
         "parameters": parameter_facts(model),
     }

@@ -32,6 +32,9 @@ class Model(Configured, ABC):
     summary: ClassVar[str] = ""
     """One line that says what the model does."""
 
+    formula: ClassVar[str] = ""
+    """The score of item i for user u, in one line."""
+
     citation: ClassVar[str] = ""
 
     @property

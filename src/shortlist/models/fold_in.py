@@ -19,8 +19,8 @@ def fit_users(vectors: Factors, row_P: Tensor, item_P: Tensor, n_rows: int, tau:
 
     .. math:: \ln \sum_{j \notin H} e^{s_j/\tau} - \frac{1}{|H|} \sum_{i \in H} s_i/\tau,\qquad s_j = x \cdot y_j + b_j
 
-    ``vectors`` give y and b. It is what training a user with everything else held comes to: on Health and Debian, at
-    the temperature of training, 97 of 100 places of the users' lists are those of their trained vectors. Starting from
+    ``vectors`` give y and b. It is what training a user with everything else held comes to: for MF and LightGCN,
+    trained by SL on Health and Debian, 96 to 98 of 100 places are those of the users' trained vectors. Starting from
     the mean of the history and moving on a sphere keeps the problem well-conditioned.
     """
     fitted = [

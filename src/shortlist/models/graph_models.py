@@ -82,6 +82,7 @@ class LightGCN(GraphModel):
     """
 
     summary = "LightGCN: vectors spread linearly over the graph of users and items, the mean of all layers."
+    formula = "sim(x_u, x_i), x = mean_k Â^k e"
     citation = "He et al., SIGIR 2020"
 
     def spread(self) -> Halves:
@@ -108,6 +109,7 @@ class LightGCNpp(GraphModel):
     """
 
     summary = "LightGCN++: LightGCN with vectors of unit length in each layer and exponents for both sides' degrees."
+    formula = "sim(x_u, x_i), x = γ·e + (1−γ)·mean_k≥1 e^k, e^k+1 = D^−α·A·D^−β·norm(e^k)"
     citation = "Lee et al., RecSys 2024"
 
     alpha: float = param(
@@ -235,6 +237,7 @@ class SimGCL(Contrasted):
     """
 
     summary = "SimGCL: a clean pass over the graph for the scores, and two noisy ones that are contrasted."
+    formula = "sim(x_u, x_i), x = mean_k≥1 Â^k e; in training + λ·InfoNCE of two noisy passes"
     citation = "Yu et al., SIGIR 2022"
 
     contrast: float = param(
@@ -280,6 +283,7 @@ class XSimGCL(Contrasted):
     """
 
     summary = "XSimGCL: one noisy pass over the graph; its mean is contrasted with one of its layers."
+    formula = "sim(x_u, x_i), x = mean_k≥1 Â^k e; in training noisy, + λ·InfoNCE of x and layer l*"
     citation = "Yu et al., TKDE 2023"
 
     contrast_layer: int = param(default=1, at_least=1, help="the layer l* that the mean is contrasted with")

@@ -82,6 +82,7 @@ class Pooled(HistoryModel):
     """
 
     summary = "A user is the mapped mean of the item vectors of the history: new users need no training."
+    formula = "sim(V·mean_h e_h, e_i) over the items h of the history"
     citation = "after Kabbur et al., FISM, KDD 2013"
 
     def users_of(self, mean_UD: Tensor) -> Tensor:
@@ -112,6 +113,7 @@ class SimpleX(HistoryModel):
     """
 
     summary = "SimpleX: a free vector of the user, and the mapped mean of the item vectors of the history."
+    formula = "sim(g·e_u + (1−g)·V·mean_h e_h, e_i) over the items h of the history"
     citation = "Mao et al., CIKM 2021"
 
     own: float = param(

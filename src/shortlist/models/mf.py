@@ -31,6 +31,7 @@ class MF(Factored):
     """
 
     summary = "Matrix factorisation: a free vector for each user and item, trained by a loss."
+    formula = "sim(e_u, e_i) + b_i"
     citation = "Koren et al., Computer 2009"
 
     dim: int = param(default=64, at_least=1, help="length of the vectors")

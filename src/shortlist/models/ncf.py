@@ -35,6 +35,7 @@ class NCF(Joint):
     """
 
     summary = "NCF (NeuMF): a product of vectors and a network score a user and an item together."
+    formula = "h·[p_u⊙q_i ; MLP([p′_u ; q′_i])]"
     citation = "He et al., WWW 2017"
 
     dim: int = param(default=64, at_least=1, help="length of the vectors that are multiplied")

@@ -40,7 +40,7 @@ def model_card(model: Model, config: Mapping[str, Any], metrics: Mapping[str, An
         "",
         "## Limits",
         "",
-        "- It knows only the users and items it was fitted with; for users without a history its lists say little.",
+        "- It knows only the items it was fitted with; for users without a history its lists say little.",
         "- Offline figures tell how well held-out choices are found again, not what people would do with other lists.",
         "- What was popular in the data is shown more; coverage of the catalogue should be looked at beside accuracy.",
         "",

@@ -32,6 +32,7 @@ class EASE(Baseline):
     """
 
     summary = "Item-to-item weights solved in closed form: a linear autoencoder."
+    formula = "Σ_h B_hi over the items h of the history"
     citation = "Steck, Embarrassingly Shallow Autoencoders for Sparse Data, WWW 2019"
 
     regularization: float = param(

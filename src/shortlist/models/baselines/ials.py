@@ -25,6 +25,7 @@ class IALS(Baseline):
     """
 
     summary = "Matrix factorisation by alternating least squares over all pairs; needs the extra ials."
+    formula = "p_u·q_i"
     citation = "Hu, Koren, Volinsky, Collaborative Filtering for Implicit Feedback Datasets, ICDM 2008"
 
     factors: int = param(

@@ -33,6 +33,7 @@ class ItemKNN(Baseline):
     """
 
     summary = "Items that the same users met: the cosine, shrunk, of the nearest neighbours."
+    formula = "Σ_h c_hi/(√(c_h·c_i) + shrinkage) over the items h of the history that are neighbours of i"
     citation = "Sarwar et al., Item-Based Collaborative Filtering Recommendation Algorithms, WWW 2001"
 
     neighbours: int = param(

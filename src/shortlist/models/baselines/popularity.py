@@ -23,6 +23,7 @@ class Popularity(Baseline):
     """
 
     summary = "The items that most users met, the same for everybody."
+    formula = "number of users who met i"
 
     @property
     def n_items(self) -> int:
