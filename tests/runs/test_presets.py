@@ -1,0 +1,19 @@
+"""Presets are plans that can be made, named after what they hold."""
+
+import pytest
+
+from shortlist.runs import PRESETS, plan
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_a_preset_is_a_plan(name: str) -> None:
+    chosen = PRESETS[name]
+    loss, data, model = name.split("-")
+    assert (chosen.loss, chosen.model) == (loss, model)
+    assert chosen.data.endswith(data)
+    made = plan(chosen.model, chosen.loss, chosen.k, values=chosen.settings)
+    assert made.model.settings()["dim"] == 64
+    assert made.model.settings()["similarity"] == "cosine"
+    assert made.model.settings().get("layers") == {"mf": None, "lightgcn": 2, "xsimgcl": 3}[model]
+    assert not made.tau_is_open
+    assert set(chosen.published) == {"ndcg@20", "recall@20"}
