@@ -84,10 +84,8 @@ def _log_rank_of_exponentials(table: ScoreTable, scale: float, over: Over, count
     scaled_P = table.positives() * scale
     if over == "negatives":
         return Softplus().value(table.per_positive(log_R) - scaled_P)
-    return (
-        table.per_positive(torch.logaddexp(log_R, logsumexp_of_positives(scaled_P, table.row_P, table.n_rows)))
-        - scaled_P
-    )
+    log_R = torch.logaddexp(log_R, logsumexp_of_positives(scaled_P, table.row_P, table.n_rows))
+    return table.per_positive(log_R) - scaled_P
 
 
 def _sum_over_other_positives(table: ScoreTable, kernel: Kernel) -> Tensor:
