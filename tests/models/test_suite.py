@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from shortlist.data import Interactions
-from shortlist.losses import BCE, SL
+from shortlist.losses import BCE, BPR, SL, Loss, SLAtK
 from shortlist.models import Baseline, Factored, Model, Trained, registry
 from shortlist.ranking import top_k
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
@@ -161,6 +161,25 @@ class TestTrained:
         met = [set(two_tastes.row(user).tolist()) for user in range(20)]
         found = [len(met[user] & set(scores[user].topk(len(met[user])).indices.tolist())) for user in range(20)]
         assert sum(found) > 0.97 * two_tastes.n_pairs
+
+    @pytest.mark.parametrize("against", ["all", "shared", "pairs"])
+    @pytest.mark.parametrize("loss", [BPR, SLAtK])
+    def test_takes_any_loss_against_anything(
+        self, name: str, loss: type[Loss], against: str, two_tastes: Interactions
+    ) -> None:
+        """All parameters move and stay finite; a model without vectors is trained over pairs alone."""
+        model = registry[name]()
+        if not isinstance(model, Factored) and against != "pairs":
+            return
+        assert isinstance(model, Trained)
+        settings = TrainingSettings(epochs=2, batch=8, against=against, negatives=10)
+        chosen = loss(k=5, refresh=1) if loss is SLAtK else loss()
+        run = Training(model, chosen, two_tastes, training=settings, optimizer=OptimizerSettings())
+        before = {key: value.detach().clone() for key, value in model.named_parameters()}
+        run.run()
+        for key, value in model.named_parameters():
+            assert torch.isfinite(value).all()
+            assert not torch.equal(value, before[key])
 
     def test_a_larger_catalogue_takes_no_more_than_its_share(self, name: str) -> None:
         """The largest tensor of a step grows with the catalogue, not with its square."""
