@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -23,6 +23,8 @@ from shortlist.scores.selection import places
 from shortlist.scores.table import ranks_among_positives
 
 Ranks = Literal["unbiased", "scaled", "table"]
+
+Delta = Literal["step", "light"]
 
 Discount = Callable[[Tensor], Tensor]
 """A weight of one whole or fractional number: a rank, or how far two ranks are apart."""
@@ -98,6 +100,15 @@ def inverse_log_gap(distance: Tensor) -> Tensor:
     step = torch.log1p((distance + 1).reciprocal_())  # ln(2 + x) − ln(1 + x)
     near, far = torch.log1p(distance), torch.log1p(distance + 1)
     return torch.where(distance == 0, 0, step.mul_(math.log(2)).div_(near.mul_(far)))
+
+
+def inverse_log_apart(distance: Tensor) -> Tensor:
+    """1/D(x), the weight of a distance in place of :func:`inverse_log_gap`; 0 for x = 0, which is a tie.
+
+    >>> inverse_log_apart(torch.tensor([0.0, 1.0, 3.0]))
+    tensor([0.0000, 1.0000, 0.5000])
+    """
+    return torch.where(distance == 0, 0, inverse_log(distance))
 
 
 class Discounts:
@@ -186,9 +197,14 @@ def _between(rank_i: Tensor, rank_j: Tensor, discounts: Discounts) -> Tensor:
     return discounts(inverse_log, rank_j).sub_(discounts(inverse_log, rank_i)).abs_()
 
 
-def _apart(rank_i: Tensor, rank_j: Tensor, discounts: Discounts) -> Tensor:
-    """δ = 1/D(|π_i − π_j|) − 1/D(|π_i − π_j| + 1), from how far the two are apart."""
-    return discounts(inverse_log_gap, (rank_j - rank_i).abs_())
+def _apart(rank_i: Tensor, rank_j: Tensor, discounts: Discounts, delta: Delta) -> Tensor:
+    """δ, from how far the two are apart."""
+    return discounts(inverse_log_gap if delta == "step" else inverse_log_apart, (rank_j - rank_i).abs_())
+
+
+def _delta() -> Any:
+    """The parameter of losses that use δ."""
+    return param(default="step", help="δ(x) of ranks that are x apart: step, 1/D(x) − 1/D(x + 1), or light, 1/D(x)")
 
 
 @registry.register("lambdarank")
@@ -222,7 +238,8 @@ class NDCGLoss2(WeighedByRank):
     .. math:: L_{ui} = \sum_{j : y_j < y_i} \delta_{ij}\,(G_i - G_j)\,\log_2\bigl(1 + e^{s_j - s_i}\bigr),\quad
               \delta_{ij} = \tfrac{1}{D(|\pi_i - \pi_j|)} - \tfrac{1}{D(|\pi_i - \pi_j| + 1)}
 
-    δ is 0 for tied ranks.
+    δ is 0 for tied ranks. ``delta="light"`` is δ = 1/D(|π_i − π_j|), which falls far more slowly, so that pairs far
+    apart count too; published comparisons with SL@K used it under the same name.
 
     Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization", CIKM 2018.
 
@@ -236,9 +253,11 @@ class NDCGLoss2(WeighedByRank):
     cost = "a sort of each row and a pass over all items for each positive"
     use = "Where lists are short and graded: a bound on NDCG."
 
+    delta: Delta = _delta()
+
     def weigh(self, discounts: Discounts, rank_i: Tensor, rank_j: Tensor) -> Tensor:
         """δ."""
-        return _apart(rank_i, rank_j, discounts)
+        return _apart(rank_i, rank_j, discounts, self.delta)
 
 
 @registry.register("ndcg_loss2pp")
@@ -262,11 +281,12 @@ class NDCGLoss2pp(WeighedByRank):
     cost = "a sort of each row and a pass over all items for each positive"
     use = "Where lists are short and graded; the strongest of its family in its paper."
 
+    delta: Delta = _delta()
     mu: float = param(default=10.0, at_least=0, help="weight μ of δ beside ρ", search=Search(1.0, 20.0, log=True))
 
     def weigh(self, discounts: Discounts, rank_i: Tensor, rank_j: Tensor) -> Tensor:
         """ρ + μ·δ."""
-        return _apart(rank_i, rank_j, discounts).mul_(self.mu).add_(_between(rank_i, rank_j, discounts))
+        return _apart(rank_i, rank_j, discounts, self.delta).mul_(self.mu).add_(_between(rank_i, rank_j, discounts))
 
 
 @registry.register("lambdaloss_at_k")
@@ -292,6 +312,7 @@ class LambdaLossAtK(WeighedByRank):
     use = "Where lists are short and graded, and K of them are shown."
 
     k: int = param(default=20, at_least=1, help="K, the length of the list that is shown")
+    delta: Delta = _delta()
 
     def depth(self) -> int | None:
         """K, as in NDCG@K."""
@@ -303,7 +324,7 @@ class LambdaLossAtK(WeighedByRank):
 
     def weigh(self, discounts: Discounts, rank_i: Tensor, rank_j: Tensor) -> Tensor:
         """δ·m."""
-        return _apart(rank_i, rank_j, discounts).mul_(discounts(self._boost, torch.maximum(rank_i, rank_j)))
+        return _apart(rank_i, rank_j, discounts, self.delta).mul_(discounts(self._boost, torch.maximum(rank_i, rank_j)))
 
 
 def _against_all(table: ScoreTable) -> Tensor:

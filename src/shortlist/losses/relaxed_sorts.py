@@ -16,6 +16,7 @@ from shortlist.losses.lambdas import gains, ideal_dcg, inverse_log
 from shortlist.losses.surrogates import mean_over_rows
 from shortlist.parameters import Search, param
 from shortlist.scores import ScoreTable
+from shortlist.scores.products import apply
 from shortlist.scores.selection import places
 
 _BLOCK = 1 << 22  # numbers that a block of lists may keep for its gradient
@@ -68,7 +69,7 @@ def in_blocks(lists: Lists, formula: Formula, cost: int) -> Tensor:
 
     What a block keeps for its gradient, ``cost`` numbers a list, is gone when the next one begins.
     """
-    value_R: Tensor = _InBlocks.apply(lists.score_RL, lists, formula, max(1, _BLOCK // max(1, cost)))
+    value_R: Tensor = apply(_InBlocks, lists.score_RL, lists, formula, max(1, _BLOCK // max(1, cost)))
     return value_R
 
 

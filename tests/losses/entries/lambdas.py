@@ -24,7 +24,9 @@ def between(settings: Mapping[str, Any], i: int, j: int) -> float:
 
 
 def apart(settings: Mapping[str, Any], i: int, j: int) -> float:
-    return 0.0 if i == j else discount(abs(i - j)) - discount(abs(i - j) + 1)
+    if i == j:
+        return 0.0
+    return discount(abs(i - j)) - (discount(abs(i - j) + 1) if settings["delta"] == "step" else 0.0)
 
 
 def both(settings: Mapping[str, Any], i: int, j: int) -> float:
@@ -80,6 +82,7 @@ STEP = 1 - 1 / math.log2(3)
 """δ(1) = 1 − 1/log₂ 3, which is also ρ of the first two ranks."""
 
 RANKED: list[Variant] = [Variant(**STILL), Variant({"normalised": True}, **STILL), Variant({"ranks": "table"}, **STILL)]
+LIGHT = Variant({"delta": "light"}, **STILL)
 
 VALUES: dict[str, Values] = {
     "lambdarank": Values(
@@ -101,10 +104,12 @@ VALUES: dict[str, Values] = {
             Hand({}, [0.0], [[LN3, -LN3]], STEP * math.log2(16 / 3)),
             # two ranks away: δ(2) = 1/log₂ 3 − 1/2
             Hand({}, [0.0], [[LN3, LN3 / 2]], (0.5 - STEP) * 2 + STEP * math.log2(1 + math.sqrt(3))),
+            # 1/log₂ 2 for both that are one rank away
+            Hand({"delta": "light"}, [0.0], [[LN3, -LN3]], math.log2(16 / 3)),
             Hand({}, [1.0], [[1.0]], 0.0),
         ],
         naive=naive(apart),
-        variants=RANKED,
+        variants=[*RANKED, LIGHT],
         on_its_own=False,
     ),
     "ndcg_loss2pp": Values(
@@ -114,7 +119,7 @@ VALUES: dict[str, Values] = {
             Hand({}, [0.0], [[LN3]], 22 * STEP),
         ],
         naive=naive(both),
-        variants=[*RANKED, Variant({"mu": 0.5}, **STILL)],
+        variants=[*RANKED, Variant({"mu": 0.5, "delta": "light"}, **STILL)],
         on_its_own=False,
     ),
     "lambdaloss_at_k": Values(
@@ -131,6 +136,7 @@ VALUES: dict[str, Values] = {
             Variant({"k": 1}, **STILL),
             Variant({"k": 3, "normalised": True}, **STILL),
             Variant({"k": 1000}, **STILL),
+            Variant({"k": 2, "delta": "light"}, **STILL),
         ],
         learns_with={"k": 5},
         on_its_own=False,
