@@ -1,11 +1,12 @@
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.data import Interactions, flip_negatives
+from shortlist.data import Interactions, LoadOptions, flip_negatives, load
 from shortlist.errors import InputError
 
 
@@ -54,3 +55,47 @@ def test_every_negative_is_as_likely() -> None:
 def test_impossible_ratios(ratio: float) -> None:
     with pytest.raises(InputError, match=r"flip_negatives\.ratio: expected a number at least 0"):
         flip_negatives(make([{1}]), ratio, 0)
+
+
+class TestAsAnOption:
+    """``load`` with ``noise``: false positives in train, and nowhere else."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        rng = np.random.default_rng(0)
+        for part, share in (("train", 20), ("test", 5)):
+            rows = [f"{user},{item}" for user in range(12) for item in rng.choice(60, share, replace=False)]
+            (tmp_path / f"{part}.csv").write_text("\n".join(["user_id,item_id", *rows]) + "\n")
+        return tmp_path
+
+    @pytest.mark.parametrize("protocol", ["shortlist", "irbenchmark"])
+    def test_only_train_gets_it(self, folder: Path, protocol: str) -> None:
+        clean = load(folder, LoadOptions(protocol=protocol, seed=3))
+        noisy = load(folder, LoadOptions(protocol=protocol, seed=3, noise=0.1))
+        assert clean.valid is not None
+        assert clean.test is not None
+        for part in ("valid", "test"):
+            before, after = getattr(clean, part), getattr(noisy, part)
+            assert (before.indptr.tolist(), before.indices.tolist()) == (after.indptr.tolist(), after.indices.tolist())
+        for user in range(12):
+            before, after = set(clean.train.row(user).tolist()), set(noisy.train.row(user).tolist())
+            assert before < after
+            assert len(after) - len(before) == math.ceil(0.1 * len(before))
+            held_out = {*clean.valid.row(user).tolist(), *clean.test.row(user).tolist()}
+            assert not (after - before) & held_out  # those are true positives
+
+    def test_the_seed_decides(self, folder: Path) -> None:
+        def pairs(seed: int) -> list[int]:
+            return load(folder, LoadOptions(noise=0.2, seed=seed)).train.indices.tolist()
+
+        assert pairs(0) == pairs(0)
+        assert pairs(0) != pairs(1)
+
+    def test_a_set_that_comes_without_validation(self, folder: Path) -> None:
+        noisy = load(folder, LoadOptions(noise=0.5, valid_share=0.0))
+        assert noisy.valid is None
+        assert noisy.train.n_pairs == 12 * 30
+
+    def test_less_than_none(self) -> None:
+        with pytest.raises(InputError, match=r"LoadOptions\.noise: expected a number at least 0, received -0\.1"):
+            LoadOptions(noise=-0.1)

@@ -27,6 +27,7 @@ FLAGS = {
     "at": ("TIME", "When test begins, for split time."),
     "cold_users": ("WHAT", "Users left without training items by last or time: error or drop."),
     "protocol": ("NAME", "shortlist, or irbenchmark: validation and exclusion as by SL@K's authors."),
+    "noise": ("SHARE", "False positives mixed into train, as a share of each user's items."),
     "seed": ("N", "Seed of everything that is drawn."),
 }
 """Metavariable and help of each option. Written down here because the options' own module takes long to import."""

@@ -14,6 +14,7 @@ from shortlist.data import builtin, registry
 from shortlist.data.checks import parse_times
 from shortlist.data.columns import Columns
 from shortlist.data.interactions import Interactions
+from shortlist.data.noise import flip_negatives
 from shortlist.data.prepare import check_size, k_core, keep_rated, merge_repeats, restrict, time_as_number
 from shortlist.data.public_sets import SETS
 from shortlist.data.sources import WHOLE
@@ -48,7 +49,13 @@ class LoadOptions(Configured):
     protocol: Literal["shortlist", "irbenchmark"] = param(
         default="shortlist", help="irbenchmark: hold out validation as the authors of SL@K do"
     )
-    seed: int = param(default=0, at_least=0, help="seed of the random splits")
+    noise: float = param(
+        default=0.0,
+        at_least=0,
+        help="false positives mixed into train, as a share of each user's items there; they are drawn from items that "
+        "no part has for the user",
+    )
+    seed: int = param(default=0, at_least=0, help="seed of the random splits and of the noise")
 
 
 def load(source: str | Path, options: LoadOptions | None = None) -> Split:
@@ -72,7 +79,7 @@ def load(source: str | Path, options: LoadOptions | None = None) -> Split:
         split = _split(str(source), parts[WHOLE], k_core(met[WHOLE], options.core), options)
     else:
         split = _as_given(str(source), met, options)
-    return replace(split, repeated_pairs=repeated)
+    return replace(split, train=_with_noise(split, options), repeated_pairs=repeated)
 
 
 def _read(source: str | Path, options: LoadOptions) -> dict[str, pl.DataFrame]:
@@ -131,6 +138,14 @@ def _hold_out_valid(train: Interactions, options: LoadOptions) -> tuple[Interact
     if options.valid_share == 0:
         return train, None
     return hold_out_share(train, options.valid_share, seed)
+
+
+def _with_noise(split: Split, options: LoadOptions) -> Interactions:
+    """The training part with false positives; validation and test stay as they are."""
+    if options.noise == 0:
+        return split.train
+    held_out = [part for part in (split.valid, split.test) if part is not None]
+    return flip_negatives(split.train, options.noise, [options.seed, 2], avoid=held_out)
 
 
 def _moment(table: pl.DataFrame, at: float | str | None) -> int:
