@@ -6,11 +6,12 @@ from shortlist.runs.folder import CHECKPOINT, Busy, check_target, new_folder
 from shortlist.runs.ids import Ids
 from shortlist.runs.presets import PRESETS, Preset, preset
 from shortlist.runs.recommend import recommend, recommend_to
-from shortlist.runs.run import FILES, Run, open_run, write_run
+from shortlist.runs.run import FILES, FORMAT, Run, open_run, write_run
 
 __all__ = [
     "CHECKPOINT",
     "FILES",
+    "FORMAT",
     "PRESETS",
     "SECTIONS",
     "Busy",

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shortlist.errors import InputError, ShortlistError
+from shortlist.errors import InputError, Unwritable, UnwritablePlace
 
 MARK, CHECKPOINT = "config.json", "checkpoint.safetensors"
 """The files by which a run is known, finished or not: only a folder that holds one of them is ever overwritten."""
@@ -24,7 +24,7 @@ def check_target(folder: Path, *, overwrite: bool = False, resume: bool = False)
     >>> check_target(Path(__file__) / "run")
     Traceback (most recent call last):
     ...
-    shortlist.errors.InputError: ...folder.py/run: expected a place to write a run to, received Not a directory
+    shortlist.errors.UnwritablePlace: ...folder.py/run: expected a place to write a run to, received Not a directory
     """
     with writing(folder):
         _put_back(folder)
@@ -161,6 +161,6 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except (PermissionError, NotADirectoryError, FileNotFoundError) as problem:
-        raise InputError(f"{folder}: expected a place to write a run to, received {problem.strerror}") from problem
+        raise UnwritablePlace(f"{folder}: expected a place to write a run to, received {problem.strerror}") from problem
     except OSError as problem:
-        raise ShortlistError(f"{folder}: the run cannot be written: {problem.strerror or problem}") from problem
+        raise Unwritable(f"{folder}: the run cannot be written: {problem.strerror or problem}") from problem

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from shortlist import __version__
 from shortlist.data import IntArray, Interactions, Split
-from shortlist.errors import InputError, ShortlistError
+from shortlist.errors import InputError, Unwritable
 from shortlist.metrics import Evaluation
 from shortlist.models import Factored, Model, registry
 from shortlist.runs.card import model_card
@@ -254,4 +254,4 @@ def _written(folder: Path) -> Iterator[None]:
     try:
         yield
     except SafetensorError as problem:
-        raise ShortlistError(f"{folder}: the run cannot be written: {problem}") from problem
+        raise Unwritable(f"{folder}: the run cannot be written: {problem}") from problem

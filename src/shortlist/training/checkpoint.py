@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from shortlist.errors import InputError, ShortlistError
+from shortlist.errors import InputError, Unwritable
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     except (OSError, SafetensorError) as problem:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
-        raise ShortlistError(f"{path}: the checkpoint cannot be written: {problem}") from problem
+        raise Unwritable(f"{path}: the checkpoint cannot be written: {problem}") from problem
 
 
 def load(path: Path) -> Checkpoint:
