@@ -1,6 +1,6 @@
 """Pages with pictures that open from disk."""
 
 from shortlist.report.page import Figure, Page, Section, Table, render
-from shortlist.report.pictures import curves, dots, groups
+from shortlist.report.pictures import against, curves, dots, groups, lines
 
-__all__ = ["Figure", "Page", "Section", "Table", "curves", "dots", "groups", "render"]
+__all__ = ["Figure", "Page", "Section", "Table", "against", "curves", "dots", "groups", "lines", "render"]

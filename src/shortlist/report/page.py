@@ -1,4 +1,4 @@
-"""One self-contained HTML page: no scripts, no network, light and dark, and readable on paper."""
+"""One self-contained HTML page: no network, light and dark, readable on paper, and without scripts too."""
 
 from __future__ import annotations
 
@@ -13,21 +13,29 @@ from shortlist.errors import ShortlistError
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table; ``mark`` sets it apart (the best of its column, a hit) and ``note`` explains it."""
+    """A cell of a table; ``mark`` sets it apart (the best of its column, a hit) and ``note`` explains it.
+
+    ``under`` underlines it: the second best, or the best of the others.
+    """
 
     text: str
     mark: bool = False
     note: str = ""
+    under: bool = False
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of cells or plain texts; columns named in ``numbers`` are set to the right."""
+    """A table of cells or plain texts; columns named in ``numbers`` are set to the right.
+
+    A ``live`` one can be sorted by its columns and filtered by words.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell | str]]
     caption: str = ""
     numbers: Sequence[str] = ()
+    live: bool = False
 
     def cells(self) -> list[list[Cell]]:
         """The rows with every text as a cell."""
@@ -70,7 +78,9 @@ def render(page: Page) -> str:
     (True, True, False)
     """
     source = (files("shortlist.report") / "page.html.jinja").read_text(encoding="utf-8")
-    return str(_jinja().from_string(source).render(page=page, version=__version__))
+    is_live = any(table.live for section in page.sections for table in section.tables)
+    script = (files("shortlist.report") / "tables.js").read_text(encoding="utf-8") if is_live else ""
+    return str(_jinja().from_string(source).render(page=page, script=script, version=__version__))
 
 
 def _jinja() -> Any:

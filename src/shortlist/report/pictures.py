@@ -88,6 +88,40 @@ def for_file(svg: str) -> str:
     return svg.replace("currentColor", "#7d8590").replace("var(--line)", "#7d859059")
 
 
+def lines(values: pl.DataFrame, *, title: str, axis: str) -> str:
+    """Values along a number: columns ``name``, ``at`` and ``value``."""
+    alt = _altair()
+    names = values["name"].unique(maintain_order=True).to_list()
+    dashes = [[1, 0] if place < len(PALETTE) else [5, 3] for place in range(len(names))]  # colours come again
+    drawn = alt.Chart(_rows(values)).mark_line(strokeWidth=1.8).encode(
+        x=alt.X("at:Q", title=axis, axis=alt.Axis(format="d", tickMinStep=1)),
+        y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
+        color=_colour(alt, values),
+        strokeDash=alt.StrokeDash("name:N", legend=None, sort=names, scale=alt.Scale(domain=names, range=dashes)),
+    )  # fmt: skip
+    return _svg(drawn)
+
+
+def against(values: pl.DataFrame, *, title: str, axis: str) -> str:
+    """One value against another, with the line on which they are equal: columns ``name``, ``x`` and ``y``."""
+    alt = _altair()
+    ends = values.select(
+        low=pl.min_horizontal(pl.col("x").min(), pl.col("y").min()),
+        high=pl.max_horizontal(pl.col("x").max(), pl.col("y").max()),
+    ).row(0)
+    room = 0.05 * (ends[1] - ends[0]) or 0.05 * abs(ends[1]) or 1.0
+    scale = alt.Scale(domain=[ends[0] - room, ends[1] + room], nice=False, zero=False)
+    diagonal = alt.Chart(alt.Data(values=[{"x": end, "y": end} for end in scale.domain]))
+    line = diagonal.mark_line(color=INK, strokeDash=[3, 3], strokeWidth=1).encode(x="x:Q", y="y:Q")
+    point = alt.Chart(_rows(values)).mark_point(filled=True, size=70, opacity=0.9).encode(
+        x=alt.X("x:Q", title=axis, scale=scale, axis=alt.Axis(tickCount=6)),
+        y=alt.Y("y:Q", title=title, scale=scale),
+        color=_colour(alt, values),
+        shape=_shape(alt, values),
+    )  # fmt: skip
+    return _svg(line + point, height=WIDTH * 3 // 4)
+
+
 def _colour(alt: ModuleType, values: pl.DataFrame) -> Any:
     names = values["name"].unique(maintain_order=True).to_list()
     scale = alt.Scale(domain=names, range=_taken(PALETTE, names))
