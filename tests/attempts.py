@@ -145,6 +145,9 @@ def _die_at(number: int) -> None:
 
 def serve() -> None:
     """Answer requests until there are no more."""
+    import altair  # noqa: F401
+    import vl_convert  # noqa: F401
+
     from shortlist.cli import run
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -152,7 +155,8 @@ def serve() -> None:
         tempfile.TemporaryDirectory() as folder,
         redirect_stderr(io.StringIO()),
     ):  # refused, but not before all is imported
-        run(["train", f"{folder}/nothing", "--out", f"{folder}/run"])  # refused, but not before all is imported
+        run(["train", f"{folder}/nothing", "--out", f"{folder}/run"])
+        run(["bench", f"{folder}/nothing", "--out", f"{folder}/grid"])
     for line in sys.stdin:
         arguments, how = json.loads(line)
         print(json.dumps(attempt(arguments, **how)), flush=True)

@@ -1,24 +1,29 @@
 """Benchmarks: grids of datasets, models, losses and seeds, measured under one protocol beside published figures."""
 
-from shortlist.bench.cells import Cell, cells
-from shortlist.bench.published import Published
-from shortlist.bench.results import Row, summarise, to_csv, to_latex, to_markdown
-from shortlist.bench.runner import Bench, Failure
-from shortlist.bench.spec import SHIPPED, Spec, read_spec, restrict
+from shortlist.bench.cells import Cell, cells, select
+from shortlist.bench.published import TABLES, Published
+from shortlist.bench.results import Row, published_figures, summarise, to_csv, to_latex, to_markdown
+from shortlist.bench.runner import Bench, Failure, Result, seconds_of_epoch, work
+from shortlist.bench.spec import SHIPPED, Spec, read_spec
 
 __all__ = [
     "SHIPPED",
+    "TABLES",
     "Bench",
     "Cell",
     "Failure",
     "Published",
+    "Result",
     "Row",
     "Spec",
     "cells",
+    "published_figures",
     "read_spec",
-    "restrict",
+    "seconds_of_epoch",
+    "select",
     "summarise",
     "to_csv",
     "to_latex",
     "to_markdown",
+    "work",
 ]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shortlist.bench.spec import Spec
-from shortlist.runs import Plan, plan
+from shortlist.bench.spec import Spec, label_of
+from shortlist.data import LoadOptions
+from shortlist.errors import unknown
+from shortlist.metrics import KS
+from shortlist.runs import FORMAT, SECTIONS, Plan, plan
 
 PROTOCOL = "irbenchmark"
 """How data is split unless a specification says otherwise: as the authors of SL@K do."""
@@ -17,7 +21,7 @@ PROTOCOL = "irbenchmark"
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One run of the grid. ``settings`` are by section; a baseline has no loss."""
+    """One run of the grid. ``settings`` are by section; a baseline has no loss; ``ks`` are the lengths asked for."""
 
     dataset: str
     model: str
@@ -25,6 +29,7 @@ class Cell:
     variant: str
     seed: int
     k: int
+    ks: tuple[int, ...]
     settings: Mapping[str, Mapping[str, Any]]
 
     @property
@@ -32,45 +37,126 @@ class Cell:
         """Where in the grid it stands, the seed aside."""
         return self.dataset, self.model, self.loss, self.variant
 
+    @property
+    def label(self) -> str:
+        """The loss with its variant."""
+        return label_of(self.loss, self.variant)
+
+    def __str__(self) -> str:
+        return " ".join(word for word in (self.dataset, self.model, self.label, f"seed {self.seed}") if word)
+
     def plan(self) -> Plan:
         """What is fitted and how; bad settings are said here."""
-        sections = {section: values for section, values in self.settings.items() if section != "data"}
-        return plan(self.model, self.loss or None, self.k, values=sections)
+        told = {section: self.settings.get(section, {}) for section in SECTIONS}
+        texts, values = (
+            {section: {name: value for name, value in each.items() if isinstance(value, str) == is_text}
+             for section, each in told.items()}
+            for is_text in (True, False)
+        )  # fmt: skip
+        return plan(self.model, self.loss or None, self.k, values=values, texts=texts)
 
-    def data_options(self) -> dict[str, Any]:
-        """How the dataset is read."""
-        return {"protocol": PROTOCOL, **self.settings.get("data", {}), "seed": self.seed}
+    def data_options(self, seed: int | None = None) -> LoadOptions:
+        """How the dataset is read: with the cell's seed, unless another is given here or the settings name one."""
+        told = {"protocol": PROTOCOL, "seed": self.seed if seed is None else seed, **self.settings.get("data", {})}
+        texts = {name: value for name, value in told.items() if isinstance(value, str)}
+        return LoadOptions.from_text(texts, **{name: value for name, value in told.items() if name not in texts})
 
-    def folder(self, fingerprint: str) -> str:
-        """A name for people with a key for changes: other settings or other data give another folder."""
-        content = json.dumps([self.plan().config(), self.settings, self.data_options(), fingerprint], sort_keys=True)
-        key = hashlib.blake2b(content.encode(), digest_size=5).hexdigest()
-        words = [word for word in (self.dataset, self.model, self.loss, self.variant) if word]
-        return "-".join([*words, f"seed{self.seed}", key]).replace("/", "_")
+    def folder(self, data: str) -> str:
+        """A name for people with a key for changes: other settings or other ``data`` give another folder."""
+        chosen, options = self.plan(), self.data_options()
+        content = {
+            **chosen.config(),
+            "format": FORMAT,
+            "model": {"name": self.model, **chosen.model.settings()},
+            "tau is open": chosen.tau_is_open,
+            "protocol": options.protocol,
+            "seeds": [self.seed, options.seed],
+            "data": data,
+            "ks": sorted(set(self.ks) - set(KS)),  # the usual lengths are always measured
+        }
+        key = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=5).hexdigest()
+        words = "-".join(word for word in self.place if word)
+        name = re.sub(r"[^\w.@=+-]+", "_", words)[:150]  # what every file system takes
+        return f"{name}-seed{self.seed}-{key}"
 
 
 def cells(spec: Spec) -> Iterator[Cell]:
     """All cells of a specification, a seed of each before the next one: early results are broad.
 
     >>> from shortlist.bench import read_spec
-    >>> first = next(cells(read_spec("slatk-table18")))
-    >>> first.dataset, first.model, first.seed
-    ('movielens-100k', 'mf', 0)
+    >>> print(next(cells(read_spec("slatk-table18"))))
+    movielens-100k mf slatk seed 0
     """
     fitted = [*((model, loss) for model in spec.models for loss in spec.losses), *((b, "") for b in spec.baselines)]
+    ks = tuple(lengths(spec.metrics))
     for seed in spec.seeds:
         for dataset in spec.datasets:
             for model, loss in fitted:
-                for variant in spec.variants:
-                    place = {"dataset": dataset, "model": model, "loss": loss, "variant": variant}
-                    yield Cell(**place, seed=seed, k=spec.k, settings=_settings(spec, place))
+                place = {"dataset": dataset, "model": model, "loss": loss}
+                for variant in _variants(spec, place):
+                    settings = _settings(spec, {**place, "variant": variant})
+                    yield Cell(**place, variant=variant, seed=seed, k=spec.k, ks=ks, settings=settings)
+
+
+def select(grid: Sequence[Cell], names: Sequence[str]) -> list[Cell]:
+    """The cells that names speak of: of each axis that one of them belongs to, only those.
+
+    A name of a model or loss leaves the baselines out, and the other way round, unless both are named.
+
+    >>> from shortlist.bench import read_spec
+    >>> {cell.loss for cell in select(list(cells(read_spec("slatk-table18"))), ["slatk"])}
+    {'slatk'}
+    """
+    known = {name for cell in grid for name in cell.place if name}
+    for name in names:
+        if name not in known:
+            raise unknown("--only", "name", name, known)
+    baselines = {cell.model for cell in grid if not cell.loss}
+    asked = {
+        "dataset": {cell.dataset for cell in grid}.intersection(names),
+        "model": {cell.model for cell in grid if cell.loss}.intersection(names),
+        "loss": {cell.loss for cell in grid}.intersection(names),
+        "variant": {cell.variant for cell in grid}.intersection(names),
+        "baseline": baselines.intersection(names),
+    }
+
+    def agrees(cell: Cell, axes: Iterable[str]) -> bool:
+        return all(not asked[axis] or getattr(cell, axis) in asked[axis] for axis in axes)
+
+    def wanted(cell: Cell) -> bool:
+        is_trained, trained = bool(cell.loss), bool(asked["model"] or asked["loss"])
+        if not agrees(cell, ("dataset", "variant")):
+            return False
+        if is_trained:
+            return (trained or not asked["baseline"]) and agrees(cell, ("model", "loss"))
+        return cell.model in asked["baseline"] if asked["baseline"] else not trained
+
+    return [cell for cell in grid if wanted(cell)]
+
+
+def lengths(metrics: Iterable[str]) -> list[int]:
+    """The list lengths that metrics speak of.
+
+    >>> lengths(["ndcg@20", "recall@20", "ndcg@5"])
+    [5, 20]
+    """
+    return sorted({int(metric.partition("@")[2]) for metric in metrics})
+
+
+def _variants(spec: Spec, place: Mapping[str, str]) -> list[str]:
+    """The variants of a place; without any, the plain form. Those of losses alone are none of a baseline's."""
+
+    def matters(settings: Mapping[str, Any]) -> bool:
+        return bool(place["loss"]) or not settings or any(key.startswith(("model.", "data.")) for key in settings)
+
+    return [name for name, rule in spec.variants.items() if rule.applies(place) and matters(rule.set)] or [""]
 
 
 def _settings(spec: Spec, place: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """What the rules say for a place, then its variant, by section. What a baseline has no use for is left out."""
     chosen: dict[str, dict[str, Any]] = {}
     rules = [rule.set for rule in spec.settings if rule.applies(place)]
-    for values in [*rules, spec.variants[place["variant"]]]:
+    for values in [*rules, *(spec.variants[name].set for name in [place["variant"]] if name)]:
         for key, value in values.items():
             section, _, name = key.partition(".")
             if place["loss"] or section in ("model", "data"):

@@ -7,36 +7,49 @@ from importlib.resources import files
 
 import polars as pl
 
-from shortlist.errors import unknown
+from shortlist.errors import InputError, unknown
 
 _FOLDER = files("shortlist.bench") / "published"
 
 TABLES: tuple[str, ...] = tuple(sorted(entry.name.removesuffix(".csv") for entry in _FOLDER.iterdir()))
 """Names of the tables: paper, number, subject."""
 
-_METRICS = {"NDCG": "ndcg", "Recall": "recall"}
+_METRICS = {"ndcg": "NDCG", "recall": "Recall", "hit_rate": "Hit", "mrr": "MRR"}
+"""How the papers call our metrics."""
 
 
 class Published:
-    """One published table with values by dataset, backbone, loss and metric.
+    """One published table with figures by dataset, backbone, loss and metric.
 
-    >>> Published("slatk_table02_top20").value("Health", "MF", "SL@20", "ndcg@20")
+    >>> table = Published("slatk_table02_top20")
+    >>> table.value({"dataset": "Health", "backbone": "MF", "loss": "SL@20"}, "ndcg@20")
     0.139
     """
 
     def __init__(self, table: str, where: Mapping[str, str] | None = None) -> None:
         if table not in TABLES:
             raise unknown("published", "table", table, TABLES)
-        frame = pl.read_csv((_FOLDER / f"{table}.csv").read_bytes(), infer_schema_length=None)
-        for column, text in (where or {}).items():
-            frame = frame.filter(pl.col(column).cast(str) == text)
-        self.frame = frame
+        frame = pl.read_csv((_FOLDER / f"{table}.csv").read_bytes(), infer_schema=False)
+        self.table, self.columns = table, frame.columns
+        if not {"metric", "k", "value"} <= set(frame.columns):
+            raise InputError(f"published: expected a table of measured figures, received {table}")
+        self._rows = [row for row in frame.iter_rows(named=True) if self._agrees(row, where or {})]
 
-    def value(self, dataset: str, model: str, loss: str, metric: str) -> float | None:
-        """The figure, if the table has one."""
+    def value(self, where: Mapping[str, str], metric: str) -> float | None:
+        """The figure of a metric such as ``ndcg@20`` in the row that agrees with ``where``, if the table has one."""
         name, _, k = metric.partition("@")
-        for row in self.frame.iter_rows(named=True):
-            same = (row["dataset"], row["backbone"], row["loss"]) == (dataset, model, loss)
-            if same and _METRICS.get(row["metric"]) == name and row["k"] == int(k):
-                return float(row["value"])
-        return None
+        cell = {**where, "metric": _METRICS.get(name, name), "k": k}
+        found = [row["value"] for row in self._rows if self._agrees(row, cell)]
+        if len(found) > 1:
+            raise InputError(f"published: expected one figure of {self.table} for {cell}, received {len(found)}")
+        return float(found[0]) if found else None
+
+    def knows(self, where: Mapping[str, str]) -> bool:
+        """Whether any row agrees."""
+        return any(self._agrees(row, where) for row in self._rows)
+
+    def _agrees(self, row: Mapping[str, str], where: Mapping[str, str]) -> bool:
+        for column in where:
+            if column not in self.columns:
+                raise unknown(f"published: {self.table}", "column", column, self.columns)
+        return all(row[column] == text for column, text in where.items())

@@ -1,133 +1,232 @@
-"""Results of a grid beside what was published: one row a place and metric."""
+"""Results of a grid beside what was published: one row a place and metric, with what is best and what is sure."""
 
 from __future__ import annotations
 
-import csv
-import io
+import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
 
 from shortlist.bench.cells import Cell
 from shortlist.bench.published import Published
-from shortlist.bench.runner import Failure
-from shortlist.bench.spec import Spec
+from shortlist.bench.runner import Failure, Result
+from shortlist.bench.significance import SURE, p_values
+from shortlist.bench.spec import Spec, label_of
 from shortlist.runs import Run
 
-HEAD = ("dataset", "model", "loss", "metric", "published", "measured", "deviation", "ratio", "seeds", "seconds")
+HEAD = ("dataset", "model", "loss", "metric", "published", "measured", "deviation", "ratio", "p", "seeds", "seconds")
+NUMBERS = HEAD[4:]
+MEASURED = HEAD.index("measured")
+
+LEGEND = (
+    "measured: the mean over seeds; deviation: over seeds; ratio: measured over published; p: of the best against this "
+    "one (Student's paired t over users, Holm). Bold: the best of its dataset and model; underlined: the best of what "
+    "it is compared with; *: better than every other, p < 0.05."
+)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One metric of one place: the mean over seeds, beside the published figure if there is one."""
+    """One metric of one place: values by seed, beside the published figure if there is one."""
 
     dataset: str
     model: str
     loss: str
+    variant: str
     metric: str
     published: float | None
-    values: tuple[float, ...]
+    values: Mapping[int, float]
     seconds: float
-    failure: str = ""
+    failed: int = 0
+    reason: str = ""
+    p: float | None = None
+    is_best: bool = False
+    is_best_baseline: bool = False
+    is_sure: bool = False
+    """Whether the best is better than every other beyond chance."""
+
+    @property
+    def label(self) -> str:
+        """The loss with its variant."""
+        return label_of(self.loss, self.variant)
 
     @property
     def measured(self) -> float | None:
         """The mean over seeds."""
-        return statistics.mean(self.values) if self.values else None
+        return statistics.mean(self.values.values()) if self.values else None
 
     @property
     def deviation(self) -> float | None:
         """The standard deviation over seeds."""
-        return statistics.stdev(self.values) if len(self.values) > 1 else None
+        return statistics.stdev(self.values.values()) if len(self.values) > 1 else None
 
     @property
     def ratio(self) -> float | None:
         """Measured over published."""
         return None if self.measured is None or not self.published else self.measured / self.published
 
-    def cells(self) -> tuple[str, ...]:
-        """As text, a column each of :data:`HEAD`."""
-        measured = _figure(self.measured, 4) or ("failed" if self.failure else "")
-        numbers = (_figure(self.published, 4), measured, _figure(self.deviation, 4), _figure(self.ratio, 3))
-        return (
+    def texts(self) -> list[str]:
+        """For people, a text for each of :data:`HEAD`."""
+        measured = _figure(self.measured, 4) or ("failed" if self.failed else "")
+        failed = f" ({self.failed} failed)" if self.failed else ""
+        return [
             self.dataset,
             self.model,
-            self.loss,
+            self.label,
             self.metric,
-            *numbers,
-            str(len(self.values)),
-            f"{self.seconds:.0f}",
-        )
+            _figure(self.published, 4),
+            measured + ("*" if self.is_sure else ""),
+            _figure(self.deviation, 4),
+            _figure(self.ratio, 3),
+            "" if self.p is None else "< 0.0001" if self.p < 0.0001 else f"{self.p:.4f}",
+            f"{len(self.values)}{failed}",
+            f"{self.seconds:.1f}",
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        names = ("dataset", "model", "loss", "variant", "metric", "published", "measured", "deviation", "ratio", "p",
+                 "is_best", "is_best_baseline", "is_sure", "seconds", "failed", "reason")  # fmt: skip
+        return {**{name: getattr(self, name) for name in names}, "values": dict(self.values)}
 
 
-def summarise(spec: Spec, results: Mapping[Cell, Run | Failure]) -> list[Row]:
+def published_figures(spec: Spec) -> Callable[[Cell, str], float | None]:
+    """What the specification's table says of a cell and a metric."""
+    if spec.published is None:
+        return lambda cell, metric: None
+    figures, table = spec.published, Published(spec.published.table, spec.published.where)
+
+    def figure(cell: Cell, metric: str) -> float | None:
+        columns = figures.columns(*cell.place)
+        return table.value({name: text for name, text in columns.items() if name in table.columns}, metric)
+
+    return figure
+
+
+def summarise(spec: Spec, results: Mapping[Cell, Result]) -> list[Row]:
     """Rows in the order of the grid; places without any result are left out."""
-    published = None if spec.published is None else Published(spec.published.table, spec.published.where)
-    names = {} if spec.published is None else spec.published.names
-    groups: dict[tuple[str, str, str, str], list[Run | Failure]] = {}
-    for cell, result in results.items():
-        groups.setdefault(cell.place, []).append(result)
-    rows = []
-    for (dataset, model, loss, variant), group in groups.items():
-        label = "/".join(word for word in (loss, variant) if word)
-        runs = [result for result in group if isinstance(result, Run)]
-        failure = next((result.reason for result in group if isinstance(result, Failure)), "")
-        theirs = names.get(dataset, dataset), names.get(model, model), names.get(label, names.get(loss, loss))
+    published = published_figures(spec)
+    places: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in results:
+        places.setdefault(cell.place, []).append(cell)
+    rows: list[Row] = []
+    peers: dict[tuple[str, ...], list[tuple[Row, tuple[str, ...]]]] = {}
+    for place, found in places.items():
         for metric in spec.metrics:
-            figure = None if published is None else published.value(*theirs, metric)
-            values = tuple(run.metrics["test"][metric] for run in runs)
-            seconds = statistics.mean(run.metrics["seconds"]["train"] for run in runs) if runs else 0.0
-            rows.append(Row(dataset, model, label, metric, figure, values, seconds, failure))
-    return rows
+            row = _row(metric, published(found[0], metric), {cell: results[cell] for cell in found})
+            rows.append(row)
+            data = json.dumps(found[0].settings.get("data", {}), sort_keys=True)
+            key = found[0].dataset, found[0].model if found[0].loss else "", data, metric
+            peers.setdefault(key, []).append((row, place))
+    runs = {place: _runs(results, found) for place, found in places.items()}
+    marked = {id(row): new for group in peers.values() for row, new in _marked(group, runs, spec.ours)}
+    return [marked[id(row)] for row in rows]
+
+
+def _runs(results: Mapping[Cell, Result], found: Sequence[Cell]) -> dict[int, Run]:
+    return {cell.seed: result for cell in found if isinstance(result := results[cell], Run)}
+
+
+def _row(metric: str, published: float | None, results: Mapping[Cell, Result]) -> Row:
+    runs, failures = _runs(results, list(results)), [each for each in results.values() if isinstance(each, Failure)]
+    values = {seed: run.metrics["test"].get(metric) for seed, run in runs.items()}
+    seconds = statistics.mean(run.metrics["seconds"]["train"] for run in runs.values()) if runs else 0.0
+    return Row(
+        *next(iter(results)).place,
+        metric,
+        published,
+        {seed: value for seed, value in values.items() if value is not None},
+        seconds,
+        len(failures),
+        failures[0].reason if failures else "",
+    )
+
+
+def _marked(
+    group: Sequence[tuple[Row, tuple[str, ...]]], runs: Mapping[tuple[str, ...], Mapping[int, Run]], ours: Sequence[str]
+) -> list[tuple[Row, Row]]:
+    """The rows of a dataset, model and metric, each with what it becomes when they are compared."""
+    ranked = sorted((each for each in group if each[0].values), key=lambda each: -(each[0].measured or 0.0))
+    if len(ranked) < 2:
+        return [(row, row) for row, _ in group]
+    (best, place), others = ranked[0], ranked[1:]
+    theirs = [row for row, _ in ranked if row.loss not in ours]
+    compared = theirs if len(theirs) < len(ranked) else [row for row, _ in others]
+    ps = p_values(runs[place], [runs[other] for _, other in others], best.metric)
+    p_of = {id(row): p for (row, _), p in zip(others, ps, strict=True)}
+    is_sure = all(p is not None and p < SURE for p in ps)
+    return [
+        (
+            row,
+            replace(
+                row,
+                p=p_of.get(id(row)),
+                is_best=row is best,
+                is_best_baseline=bool(compared) and row is compared[0],
+                is_sure=is_sure and row is best,
+            ),
+        )
+        for row, _ in group
+    ]
 
 
 def to_markdown(rows: Sequence[Row]) -> str:
-    """A table for a page. The best measured value of a column of the paper is bold.
+    """A table for a page.
 
-    >>> row = Row("health", "mf", "sl", "ndcg@20", 0.1261, (0.126, 0.128), 2.0)
-    >>> print(to_markdown([row]).splitlines()[-1])
-    | health | mf | sl | ndcg@20 | 0.1261 | **0.1270** | 0.0014 | 1.007 | 2 | 2 |
+    >>> row = Row("health", "mf", "sl", "", "ndcg@20", 0.1261, {0: 0.126, 1: 0.128}, 2.0, is_best=True)
+    >>> print(to_markdown([row]).splitlines()[2])
+    | health | mf | sl | ndcg@20 | 0.1261 | **0.1270** | 0.0014 | 1.007 |  | 2 | 2.0 |
     """
-    best = _best(rows)
-    lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * 4 + "---:|" * (len(HEAD) - 4)]
+    lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * (len(HEAD) - len(NUMBERS)) + "---:|" * len(NUMBERS)]
     for row in rows:
-        texts = list(row.cells())
-        if row in best:
-            texts[5] = f"**{texts[5]}**"
+        texts = [text.replace("|", r"\|").replace("*", r"\*") for text in row.texts()]
+        if row.is_best_baseline:
+            texts[MEASURED] = f"<u>{texts[MEASURED]}</u>"
+        if row.is_best:
+            texts[MEASURED] = f"**{texts[MEASURED]}**"
         lines.append("| " + " | ".join(texts) + " |")
-    return "\n".join(lines) + "\n"
+    failures = [f"- {text}" for text in reasons(rows)]
+    return (
+        "\n".join([*lines, "", LEGEND.replace("*", r"\*"), *(["", "Failed:", "", *failures] if failures else [])])
+        + "\n"
+    )
 
 
-def to_csv(rows: Iterable[Row]) -> str:
-    """The same with every seed's value."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*HEAD, "values", "failure"])
-    for row in rows:
-        writer.writerow([*row.cells(), " ".join(f"{value:.6f}" for value in row.values), row.failure])
-    return file.getvalue()
+def to_csv(rows: Sequence[Row]) -> str:
+    """The same with all digits and every seed's value."""
+    records = [{**row.as_json(), "values": " ".join(map(repr, row.values.values())),
+                "seeds": " ".join(map(str, row.values))} for row in rows]  # fmt: skip
+    return pl.DataFrame(records, infer_schema_length=None).write_csv()
 
 
 def to_latex(rows: Sequence[Row]) -> str:
-    """A ``tabular`` with the best measured value of each dataset, model and metric in bold."""
-    best = _best(rows)
-    lines = [r"\begin{tabular}{llll" + "r" * (len(HEAD) - 4) + "}", " & ".join(HEAD) + r" \\ \hline"]
+    """A ``tabular``, as papers print it."""
+    columns = "l" * (len(HEAD) - len(NUMBERS)) + "r" * len(NUMBERS)
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", " & ".join(HEAD) + r" \\", r"\hline"]
     for row in rows:
-        texts = [text.replace("_", r"\_") for text in row.cells()]
-        if row in best:
-            texts[5] = rf"\textbf{{{texts[5]}}}"
+        texts = [_latex(text) for text in row.texts()]
+        if row.is_best_baseline:
+            texts[MEASURED] = rf"\underline{{{texts[MEASURED]}}}"
+        if row.is_best:
+            texts[MEASURED] = rf"\textbf{{{texts[MEASURED]}}}"
         lines.append(" & ".join(texts) + r" \\")
-    return "\n".join([*lines, r"\end{tabular}"]) + "\n"
+    return "\n".join([*lines, r"\hline", r"\end{tabular}", f"% {LEGEND}"]) + "\n"
 
 
-def _best(rows: Sequence[Row]) -> list[Row]:
-    """The row with the highest measured value for each dataset, model and metric."""
-    best: dict[tuple[str, str, str], Row] = {}
-    for row in rows:
-        key = row.dataset, row.model, row.metric
-        if row.measured is not None and (key not in best or row.measured > (best[key].measured or 0)):
-            best[key] = row
-    return list(best.values())
+def reasons(rows: Sequence[Row]) -> list[str]:
+    """Why cells failed, each reason once."""
+    return list(dict.fromkeys(f"{row.dataset} {row.model} {row.label}: {row.reason}" for row in rows if row.reason))
+
+
+_LATEX = {**{sign: f"\\{sign}" for sign in "&%$#_{}"}, "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+          "\\": r"\textbackslash{}", "*": "$^{*}$", "<": "$<$", ">": "$>$"}  # fmt: skip
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in text)
 
 
 def _figure(value: float | None, digits: int) -> str:

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from shortlist.bench.cells import Cell
-from shortlist.data import LoadOptions, Split, load
-from shortlist.errors import InputError, ShortlistError
-from shortlist.runs import CHECKPOINT, Run, Watch, fingerprint, fit, open_run
+from shortlist.data import Split, builtin, load
+from shortlist.data.public_sets import SETS
+from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable, unknown
+from shortlist.models import Factored
+from shortlist.runs import CHECKPOINT, Busy, Run, default_ks, fingerprint, fit, open_run
+from shortlist.runs.folder import held, writing
+from shortlist.training import Training
 
-FAILED = "failed.json"
+FAILED, LOCKS = "failed.json", ".locks"
+"""What a cell that failed leaves, and where the locks of cells are."""
+
+KEPT = 8
+"""How many splits are kept in memory: cells that come after one another share a few."""
+
+PAUSE = 0.5
+"""Seconds from one look at the cells of other processes to the next."""
 
 
 @dataclass(frozen=True)
@@ -25,67 +39,173 @@ class Failure:
     reason: str
 
 
+Result = Run | Failure
+
+Told = Callable[[Cell, Result], None]
+"""Who is told of a cell that has just been computed."""
+
+
 class Bench:
-    """The folder of a grid. Several processes may work on one: a cell that another one trains is left to it.
+    """The folder of a grid. Several processes may work on one: a cell that another one computes is left to it.
 
     Datasets are folders of ``data``, or whatever :func:`shortlist.data.load` takes.
     """
 
     def __init__(self, folder: Path, data: Path | None = None) -> None:
         self.folder, self._data = folder, data
-        self._splits: dict[tuple[str, str], tuple[Split, str]] = {}
+        self._splits: dict[str, Split] = {}
+        self._fingerprints: dict[str, str] = {}
+        self._paths: dict[Cell, Path] = {}
 
-    def split(self, cell: Cell) -> tuple[Split, str]:
-        """The data of a cell, and a text that changes with it. The last one is kept: cells come sorted by it."""
-        options = cell.data_options()
-        key = cell.dataset, json.dumps(options, sort_keys=True)
+    def source(self, dataset: str) -> str | Path:
+        """Where a dataset is read from."""
+        if self._data is not None and (self._data / dataset).exists():
+            return self._data / dataset
+        if Path(dataset).exists() or dataset == builtin.DEBIAN_NAME or dataset in SETS:
+            return dataset
+        inside = [] if self._data is None or not self._data.is_dir() else [each.name for each in self._data.iterdir()]
+        problem = unknown("bench", "dataset", dataset, [*inside, builtin.DEBIAN_NAME, *SETS])
+        place = f"in {self._data}" if self._data is not None else "where --data or SHORTLIST_DATA says"
+        raise InputError(f"{problem}; a folder of that name with the tables train and test is looked for {place}")
+
+    def split(self, cell: Cell, seed: int | None = None) -> Split:
+        """The data of a cell, or the same with another seed."""
+        options = cell.data_options(seed)
+        key = json.dumps([cell.dataset, options.settings()])
         if key not in self._splits:
-            at_hand = self._data is not None and (self._data / cell.dataset).exists()
-            source = self._data / cell.dataset if self._data is not None and at_hand else cell.dataset
-            split = load(source, LoadOptions(**options))
-            self._splits = {key: (split, fingerprint(split))}
+            self._splits[key] = load(self.source(cell.dataset), options)
+            for oldest in list(self._splits)[:-KEPT]:
+                del self._splits[oldest]
         return self._splits[key]
 
     def path(self, cell: Cell) -> Path:
-        """The folder of a cell."""
-        return self.folder / cell.folder(self.split(cell)[1])
+        """The folder of a cell. One split stands for those of all seeds: the seed is part of the key anyway."""
+        if cell not in self._paths:
+            key = json.dumps([cell.dataset, cell.data_options(0).settings()])
+            if key not in self._fingerprints:
+                self._fingerprints[key] = fingerprint(self.split(cell, 0))
+            self._paths[cell] = self.folder / cell.folder(self._fingerprints[key])
+        return self._paths[cell]
 
-    def result(self, cell: Cell) -> Run | Failure | None:
-        """What is there: a finished run, a failure, or nothing yet."""
+    def result(self, cell: Cell) -> Result | None:
+        """What is there: a finished run, a failure, or nothing yet. What cannot be read is a failure, and is kept."""
         path = self.path(cell)
-        if (path / FAILED).is_file():
+        with suppress(OSError, ValueError, KeyError):
             return Failure(cell, json.loads((path / FAILED).read_text(encoding="utf-8"))["reason"])
+        if not (path / "config.json").is_file():
+            return None
         try:
             return open_run(path)
-        except InputError:
-            return None
+        except InputError as problem:
+            return Failure(cell, f"{problem} (remove the folder to compute it again)")
 
     def forget(self, cell: Cell) -> None:
         """Let a cell that failed be tried again, from the start."""
-        shutil.rmtree(self.path(cell))
+        path = self.path(cell)
+        with self._held(path), writing(path):
+            if (path / FAILED).is_file():
+                shutil.rmtree(path)
 
-    def run(self, cell: Cell, *, ks: Sequence[int], watch: Watch | None = None) -> Run | Failure:
-        """Compute a cell, from where an earlier try left it; what fails is written down and does not stop the grid."""
+    def run(self, cell: Cell, told: Told = lambda cell, result: None) -> Result:
+        """Compute a cell, from where an earlier try left it, and tell of it; or find it done.
+
+        What fails is written down. What the machine does (no room on the disk, an interruption, another process at the
+        same cell) says nothing of the cell and is raised.
+        """
+        path = self.path(cell)
+        with self._held(path):
+            found = self.result(cell)
+            if found is None:
+                found = self._compute(cell, path)
+                told(cell, found)
+            return found
+
+    def _compute(self, cell: Cell, path: Path) -> Result:
         started = time.perf_counter()
-        split, _ = self.split(cell)
-        path, options = self.path(cell), cell.data_options()
-        config = {"data": {"source": cell.dataset, **options}, "protocol": options["protocol"], "seed": cell.seed}
-        seconds = {"load": time.perf_counter() - started}
-        resume = (path / CHECKPOINT).is_file()
+        split, options = self.split(cell), cell.data_options().settings()
         try:
-            return fit(cell.plan(), split, path, config=config, ks=ks, resume=resume, seconds=seconds, watch=watch).run
-        except InputError:
-            raise  # the specification is wrong, or another process is at it: nothing that belongs to the cell
-        except ShortlistError as problem:
-            path.mkdir(parents=True, exist_ok=True)
-            (path / FAILED).write_text(json.dumps({"reason": str(problem)}), encoding="utf-8")
-            return Failure(cell, str(problem))
+            return fit(
+                cell.plan(),
+                split,
+                path,
+                config={
+                    "data": {"source": cell.dataset, **options},
+                    "protocol": options["protocol"],
+                    "seed": cell.seed,
+                },
+                ks=[*default_ks(split.train.n_items), *cell.ks],
+                resume=(path / CHECKPOINT).is_file(),
+                seconds={"load": time.perf_counter() - started},
+            ).run
+        except (Busy, Interrupted, Unwritable):
+            raise
+        except Exception as problem:
+            if isinstance(problem, ShortlistError):
+                return _note(path, cell, str(problem))
+            return _note(path, cell, f"{type(problem).__name__}: {problem!s:.300}", traceback.format_exc())
+
+    @contextmanager
+    def _held(self, path: Path) -> Iterator[None]:
+        """Hold a cell; the lock's time tells when."""
+        lock = self.lock(path)
+        with held(lock):
+            with writing(self.folder):
+                os.utime(lock)
+            yield
+
+    def lock(self, path: Path) -> Path:
+        """The lock of the cell that has this folder."""
+        return self.folder / LOCKS / path.name
 
 
-def lengths(metrics: Iterable[str]) -> list[int]:
-    """The list lengths that metrics speak of.
+def work(bench: Bench, cells: Sequence[Cell], told: Told = lambda cell, result: None) -> None:
+    """Compute all that is missing, and tell of each.
 
-    >>> lengths(["ndcg@20", "recall@20", "ndcg@5"])
-    [5, 20]
+    What another process has in hand is waited for, and taken over should that process end without it.
     """
-    return sorted({int(metric.partition("@")[2]) for metric in metrics})
+    waiting = [cell for cell in cells if bench.result(cell) is None]
+    while waiting:
+        left = []
+        for cell in waiting:
+            try:
+                bench.run(cell, told)
+            except Busy:
+                left.append(cell)
+        if len(left) == len(waiting):
+            time.sleep(PAUSE)
+        waiting = left
+
+
+def _note(path: Path, cell: Cell, reason: str, where: str = "") -> Failure:
+    """Write down that a cell failed; a checkpoint is of no use then, its log is."""
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+        draft = path / f".{FAILED}.new"
+        draft.write_text(json.dumps({"reason": reason, "where": where}, indent=2) + "\n", encoding="utf-8")
+        draft.replace(path / FAILED)
+        (path / CHECKPOINT).unlink(missing_ok=True)
+    return Failure(cell, reason)
+
+
+class _Enough(Exception):
+    """A trial has seen what it came for."""
+
+
+def seconds_of_epoch(cell: Cell, split: Split, patience: float = 0.3) -> float | None:
+    """About how long an epoch of a cell takes, by trying some steps; none for what has no epochs, or fails at once."""
+    chosen = cell.plan()
+    if chosen.loss is None or not isinstance(chosen.model, Factored):
+        return None
+    started, done = time.perf_counter(), 0.0
+
+    def look(share: float) -> None:
+        nonlocal done
+        done = share
+        if time.perf_counter() - started > patience:
+            raise _Enough
+
+    with suppress(_Enough, ShortlistError):
+        trial = Training(chosen.model, chosen.loss, split.train, training=chosen.training, optimizer=chosen.optimizer)
+        started = time.perf_counter()
+        trial.epoch(look)
+    return (time.perf_counter() - started) / done if done else None

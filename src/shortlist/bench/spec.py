@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from shortlist.bench.published import Published
 from shortlist.data import LoadOptions
 from shortlist.errors import InputError, unknown
 from shortlist.losses import registry as losses
+from shortlist.metrics import AT_K
 from shortlist.models import Baseline
 from shortlist.models import registry as models
 from shortlist.runs import SECTIONS
@@ -23,9 +25,7 @@ SHIPPED: tuple[str, ...] = tuple(sorted(entry.name.removesuffix(".yaml") for ent
 """Names of the specifications that come with the library."""
 
 AXES = ("dataset", "model", "loss", "variant")
-"""What a cell of the grid is told apart by, the seed aside."""
-
-Names = Annotated[list[str], Field(min_length=1)]
+"""What a place of the grid is told apart by."""
 
 
 class _Strict(BaseModel):
@@ -33,46 +33,76 @@ class _Strict(BaseModel):
 
 
 class Rule(_Strict):
-    """Settings for some cells of the grid: those that agree with ``when`` in every axis that it names."""
+    """Settings for some places of the grid: those that agree with ``when`` in every axis that it names."""
 
     when: dict[str, str | list[str]] = {}
     set: dict[str, Any]
 
     def applies(self, place: Mapping[str, str]) -> bool:
-        """Whether a cell at this place takes the settings."""
-        return all(place[axis] in ([names] if isinstance(names, str) else names) for axis, names in self.when.items())
+        """Whether a place takes the settings."""
+        return all(place[axis] in _listed(names) for axis, names in self.when.items())
 
 
 class PublishedFigures(_Strict):
     """Which published table stands beside the results, and what our names are called there.
 
-    A loss's name may be followed by a variant's: ``slatk/k5``.
+    A loss's name may be followed by a variant's (``slatk/k5``), and stand for more columns than that of the loss
+    (``{loss: SL@K, train_k: "5"}``).
     """
 
     table: str
     where: dict[str, str] = {}
-    names: dict[str, str] = {}
+    names: dict[str, str | dict[str, str]] = {}
+
+    def columns(self, dataset: str, model: str, loss: str, variant: str) -> dict[str, str]:
+        """What the table's columns say at a place of the grid."""
+        names, label = self.names, label_of(loss, variant)
+        of_loss = names.get(label, names.get(loss, loss))
+        return {
+            "dataset": str(names.get(dataset, dataset)),
+            "backbone": str(names.get(model, model)),
+            **({"loss": of_loss} if isinstance(of_loss, str) else of_loss),
+        }
 
 
 class Spec(_Strict):
     """A grid of datasets × (models × losses, baselines) × variants × seeds, with settings by rule; later rules win.
 
     Keys of settings are those of ``--set`` (``loss.tau``, ``training.epochs``, …) and, for how data is read,
-    ``data.protocol`` and its like.
+    ``data.protocol`` and its like. A variant is a rule with a name; where none applies, there is the plain form alone.
+    ``ours`` are the losses that a study is about; the others are what they are compared with.
     """
 
     title: str
     about: str = ""
     k: int = Field(default=20, ge=1)
-    metrics: Names = ["ndcg@20", "recall@20"]
+    metrics: Annotated[list[str], Field(min_length=1)] = ["ndcg@20", "recall@20"]
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0, 1, 2]
-    datasets: Names
-    models: Names = ["mf"]
+    datasets: Annotated[list[str], Field(min_length=1)]
+    models: list[str] = ["mf"]
     losses: list[str] = []
     baselines: list[str] = []
-    variants: dict[str, dict[str, Any]] = {"": {}}
+    ours: list[str] = []
+    variants: dict[str, Rule] = {}
     settings: list[Rule] = []
     published: PublishedFigures | None = None
+
+    @field_validator("variants", mode="before")
+    @classmethod
+    def _short_form(cls, given: Any) -> Any:
+        """A variant for every place may be written as its settings alone."""
+        if not isinstance(given, dict):
+            return given
+        return {name: {"set": rule} if _are_settings(rule) else rule for name, rule in given.items()}
+
+
+def label_of(loss: str, variant: str) -> str:
+    """How a loss and its variant are called together.
+
+    >>> label_of("slatk", "k5"), label_of("sl", "")
+    ('slatk/k5', 'sl')
+    """
+    return "/".join(word for word in (loss, variant) if word)
 
 
 def read_spec(source: str | Path) -> Spec:
@@ -82,72 +112,109 @@ def read_spec(source: str | Path) -> Spec:
     20
     """
     path = Path(source)
-    if path.is_file():
-        text, owner = path.read_text(encoding="utf-8"), path.name
-    elif str(source) in SHIPPED:
-        text, owner = (_SHIPPED / f"{source}.yaml").read_text(encoding="utf-8"), str(source)
-    else:
+    if str(source) not in SHIPPED and not path.exists():
         raise unknown("bench", "specification", str(source), SHIPPED)
+    owner = path.name if path.exists() else str(source)
     try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as problem:
+        file = path if path.exists() else _SHIPPED / f"{source}.yaml"
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise InputError(f"{owner}: expected a file of YAML, received {problem.strerror}") from problem
+    except (yaml.YAMLError, UnicodeDecodeError) as problem:
         place = " ".join(str(problem).split())
         raise InputError(f"{owner}: expected YAML, received a text that is none: {place}") from problem
+    if not isinstance(content, dict):
+        raise InputError(f"{owner}: expected keys with values, received {type(content).__name__}")
     try:
         spec = Spec.model_validate(content)
     except ValidationError as problem:
-        first = problem.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        if first["type"] == "extra_forbidden":
-            raise unknown(owner, "key", place, Spec.model_fields) from problem
-        raise InputError(f"{owner}: {place}: {first['msg'].lower()}, received {first['input']!r:.60}") from problem
-    _check_names(spec, owner)
+        raise _in_one_line(owner, problem) from problem
+    _check(spec, owner)
     return spec
 
 
-def restrict(spec: Spec, names: Sequence[str]) -> Spec:
-    """The part of the grid that names speak of: each axis that one of them belongs to keeps only those.
-
-    >>> restrict(read_spec("slatk-table18"), ["slatk"]).losses
-    ['slatk']
-    """
-    axes = {axis: list(getattr(spec, axis)) for axis in ("datasets", "models", "losses", "baselines", "variants")}
-    known = [name for axis in axes.values() for name in axis if name]
-    for name in names:
-        if name not in known:
-            raise unknown("--only", "name", name, known)
-    kept = {axis: [name for name in values if name in names] for axis, values in axes.items()}
-    update: dict[str, Any] = {axis: values for axis, values in kept.items() if values}
-    if kept["variants"]:
-        update["variants"] = {name: spec.variants[name] for name in kept["variants"]}
-    if kept["losses"] and not kept["baselines"]:
-        update["baselines"] = []
-    if (kept["baselines"]) and not kept["losses"]:
-        update["losses"] = []
-    return spec.model_copy(update=update)
+def _check(spec: Spec, owner: str) -> None:
+    """Every name is known and every key is a setting, before anything is computed."""
+    if not (spec.losses and spec.models) and not spec.baselines:
+        raise InputError(f"{owner}: expected models with losses, or baselines, received neither")
+    for axis in ("metrics", "seeds", "datasets", "models", "losses", "baselines"):
+        values = getattr(spec, axis)
+        if len(set(values)) < len(values):
+            raise InputError(f"{owner}: {axis}: expected each once, received {', '.join(map(str, values))}")
+    _check_names(spec, owner)
+    for rule in [*spec.variants.values(), *spec.settings]:
+        _check_rule(rule, spec, owner)
+    if spec.published is not None:
+        _check_published(spec, spec.published, owner)
 
 
 def _check_names(spec: Spec, owner: str) -> None:
-    """Every name is known and every key is a setting, before anything is computed."""
-    for loss in spec.losses:
-        losses[loss]
-    for model in [*spec.models, *spec.baselines]:
-        if issubclass(models[model], Baseline) != (model in spec.baselines):
-            kind = "baselines" if issubclass(models[model], Baseline) else "models"
-            raise InputError(f"{owner}: expected {model} among the {kind}, received it elsewhere")
-    known = {"dataset": spec.datasets, "model": spec.models, "loss": spec.losses, "variant": list(spec.variants)}
-    for rule in spec.settings:
-        for axis, names in rule.when.items():
-            if axis not in AXES:
-                raise unknown(owner, "key of when", axis, AXES)
-            for name in [names] if isinstance(names, str) else names:
-                if name not in known[axis] and name not in spec.baselines:
-                    raise unknown(owner, axis, name, known[axis])
-    for settings in [*spec.variants.values(), *(rule.set for rule in spec.settings)]:
-        for key in settings:
-            section, _, name = key.partition(".")
-            if section == "data":
-                if name not in LoadOptions.declared:
-                    raise unknown(owner, "key", key, [f"data.{option}" for option in LoadOptions.declared])
-            elif section not in SECTIONS or not name:
-                raise unknown(owner, "key", key, [f"{known}.…" for known in (*SECTIONS, "data")])
+    _all_known(owner, "loss", spec.losses, losses)
+    _all_known(owner, "loss of ours", spec.ours, spec.losses)
+    for axis in ("models", "baselines"):
+        _all_known(owner, "model", getattr(spec, axis), models)
+        for name in getattr(spec, axis):
+            if issubclass(models[name], Baseline) != (axis == "baselines"):
+                right = "models" if axis == "baselines" else "baselines"
+                raise InputError(f"{owner}: expected {name} among the {right}, received it among the {axis}")
+    for metric in spec.metrics:
+        name, _, k = metric.partition("@")
+        _all_known(owner, "metric", [name], AT_K)
+        if not (k.isdecimal() and int(k) > 0):
+            raise InputError(f"{owner}: metrics: expected a length of list, as in {name}@20, received {metric!r}")
+
+
+def _check_rule(rule: Rule, spec: Spec, owner: str) -> None:
+    fitted = [*spec.models, *spec.baselines]
+    known = {"dataset": spec.datasets, "model": fitted, "loss": spec.losses, "variant": spec.variants}
+    _all_known(owner, "key of when", rule.when, AXES)
+    for axis, names in rule.when.items():
+        _all_known(owner, axis, _listed(names), known[axis])
+    for key in rule.set:
+        section, _, name = key.partition(".")
+        if section == "data":
+            _all_known(owner, "key", [key], [f"data.{option}" for option in LoadOptions.declared])
+        elif section not in SECTIONS or not name:
+            raise unknown(owner, "key", key, [f"{each}.…" for each in (*SECTIONS, "data")])
+
+
+def _check_published(spec: Spec, figures: PublishedFigures, owner: str) -> None:
+    """What the table is told to hold, it holds."""
+    table = Published(figures.table, figures.where)
+    labels = [label_of(loss, variant) for loss in spec.losses for variant in ("", *spec.variants)]
+    _all_known(owner, "name of published", figures.names, [*spec.datasets, *spec.models, *spec.baselines, *labels])
+    for name, theirs in figures.names.items():
+        column = "dataset" if name in spec.datasets else "loss" if name in labels else "backbone"
+        columns = {column: theirs} if isinstance(theirs, str) else theirs
+        if not table.knows(columns):
+            raise InputError(f"{owner}: {name}: expected a name of {figures.table}, received {theirs!r}")
+
+
+def _all_known(owner: str, what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise unknown(owner, what, name, known)
+
+
+def _listed(names: str | list[str]) -> list[str]:
+    return [names] if isinstance(names, str) else names
+
+
+def _are_settings(rule: Any) -> bool:
+    """Whether a variant is written in its short form: keys of settings have a dot."""
+    return isinstance(rule, dict) and all("." in str(key) for key in rule)
+
+
+def _in_one_line(owner: str, problem: ValidationError) -> InputError:
+    """The first of pydantic's complaints, in the form that all errors have."""
+    first = problem.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        parts: dict[Any, type[BaseModel]] = {"settings": Rule, "variants": Rule, "published": PublishedFigures}
+        part = parts.get(first["loc"][0], Spec) if len(first["loc"]) > 1 else Spec
+        *above, key = map(str, first["loc"])
+        return unknown(": ".join([owner, *([".".join(above)] if above else [])]), "key", key, part.model_fields)
+    if first["type"] == "missing":
+        return InputError(f"{owner}: expected a value of {place}, received none")
+    said = first["msg"].removeprefix("Input should be ")
+    return InputError(f"{owner}: {place}: expected {said[0].lower()}{said[1:]}, received {first['input']!r:.60}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
-from multiprocessing import get_context
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +13,12 @@ import typer
 
 from shortlist.cli.output import AsJson, print_json, print_table, step
 from shortlist.cli.settings import parse_seeds
-from shortlist.errors import InputError
+from shortlist.errors import InputError, ShortlistError
 
 if TYPE_CHECKING:
-    from shortlist.bench import Bench, Cell, Row, Spec
+    from shortlist.bench import Bench, Cell, Result, Row, Spec
+
+WRITERS = (".md", ".csv", ".tex")
 
 
 def bench(
@@ -31,129 +33,206 @@ def bench(
     seeds: Annotated[str | None, typer.Option("--seeds", metavar="N,N,…", help="Other seeds than the grid's.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many processes share the work.")] = 1,
     retry: Annotated[bool, typer.Option("--retry", help="Try again what has failed.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done, and about how long.")
+    ] = False,
     write: Annotated[
-        Path | None, typer.Option("--write", metavar="FILE", help="Write the table: .md, .csv or .tex.")
+        list[Path] | None, typer.Option("--write", metavar="FILE", help="Write the table: .md, .csv or .tex.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="PAGE.html", help="The page; DIR/report.html unless given.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure a whole grid under one protocol, beside the published figures.
 
     Stop it at any moment and start it again: only what is missing is computed. A cell that fails is shown with its
-    reason and does not stop the others.
+    reason and does not stop the others. Several processes may work on one folder.
 
     [bold]Examples[/bold]
 
-    shortlist bench slatk-table2 --only amazon2014-health --seeds 0 --out bench/table2
+    shortlist bench slatk-table18 --dry-run --out bench/table18
 
-    shortlist bench my-grid.yaml --jobs 2 --out bench/mine --write table.md
+    shortlist bench slatk-table4 --only amazon2014-health --seeds 0 --out bench/table4
+
+    shortlist bench my-grid.yaml --jobs 2 --out bench/mine --write table.md --write table.tex
     """
-    from shortlist.bench import Bench, cells, read_spec, restrict, summarise
+    from shortlist.bench import Bench, Failure, cells, read_spec, select, summarise
+    from shortlist.cli.files import check_out
 
-    grid = restrict(read_spec(spec), only or [])
+    for path, endings in [*((path, WRITERS) for path in write or []), *([(report, (".html",))] if report else [])]:
+        check_out(path, endings)
+    grid = read_spec(spec)
     if seeds is not None:
         grid = grid.model_copy(update={"seeds": parse_seeds(seeds)})
-    chosen = list(cells(grid))
+    chosen = select(list(cells(grid)), only or [])
+    if not chosen:
+        raise InputError(f"--only: expected names that have a cell in common, received {', '.join(only or [])}")
     for cell in chosen:
-        cell.plan()  # a wrong setting is said before hours of work
-    folder = Bench(out, _finder(data))
+        cell.plan()  # a wrong setting is said before hours of work, and so is a set that is not there
+        cell.data_options()
+    place = data or (Path(os.environ["SHORTLIST_DATA"]) if "SHORTLIST_DATA" in os.environ else None)
+    folder = Bench(out, place)
+    with step("reading data") as told:
+        for number, cell in enumerate(chosen):
+            told(number, len(chosen), f"reading {cell.dataset}")
+            folder.path(cell)
     if dry_run:
-        _tell_plan(folder, chosen, jobs)
+        _tell_plan(folder, chosen, jobs, as_json)
         return
-    if jobs == 1:
-        _work(folder, grid, retry)
-    else:
+    _check_folder(out)
+    if retry:
+        for cell in chosen:
+            if isinstance(folder.result(cell), Failure):
+                folder.forget(cell)
+    _compute(folder, place, grid, chosen, jobs)
+    found = {cell: result for cell in chosen if (result := folder.result(cell)) is not None}
+    rows = summarise(grid, found)
+    for path in write or []:
+        _write(path, grid, rows)
+    page = _draw(report, grid, rows, folder, found)
+    _tell(grid, rows, page, as_json)
+
+
+def _check_folder(out: Path) -> None:
+    """A folder of other things is not filled with runs."""
+    from shortlist.bench.runner import LOCKS
+    from shortlist.runs.folder import writing
+
+    with writing(out):
+        if out.is_dir() and any(out.iterdir()) and not (out / LOCKS).is_dir():
+            raise InputError(f"{out}: expected a new folder, or one that bench has made, received one with other files")
+        (out / LOCKS).mkdir(parents=True, exist_ok=True)
+
+
+def _compute(folder: Bench, data: Path | None, grid: Spec, chosen: Sequence[Cell], jobs: int) -> None:
+    """Everything that is missing, here or in several processes, with somebody told how it goes."""
+    from shortlist.bench import work
+    from shortlist.cli.bench_live import live, say
+
+    missing = [cell for cell in chosen if folder.result(cell) is None]
+    if not missing:
+        return
+    with live(folder, grid, chosen) as is_shown:
+        if jobs == 1 or len(missing) == 1:
+            work(folder, missing, *([] if is_shown else [say(grid)]))
+            return
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
         with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-            for future in [pool.submit(_work, folder, grid, retry, jobs) for _ in range(jobs)]:
+            share = partial(_share, folder.folder, data, grid, chosen, jobs, not is_shown)
+            for future in [pool.submit(share) for _ in range(jobs)]:
                 future.result()
-    found = ((cell, folder.result(cell)) for cell in chosen)
-    rows = summarise(grid, {cell: result for cell, result in found if result is not None})
-    if write is not None:
-        _write(write, grid, rows)
-    _tell(grid, rows, as_json)
 
 
-def _work(folder: Bench, grid: Spec, retry: bool, jobs: int = 1) -> None:
-    """Go through the cells; what is there, failed before or in another process's hands is passed over."""
+def _share(out: Path, data: Path | None, grid: Spec, chosen: Sequence[Cell], jobs: int, speak: bool) -> None:
+    """What one of several processes does."""
     import torch
 
-    from shortlist.bench import Failure, cells
-    from shortlist.bench.runner import lengths
-    from shortlist.runs import Busy
+    from shortlist.bench import Bench, work
+    from shortlist.cli.bench_live import say
 
     torch.set_num_threads(max(1, torch.get_num_threads() // jobs))
-    chosen = list(cells(grid))
-    with step("measuring") as report:
-        for number, cell in enumerate(chosen):
-            report(number, len(chosen), f"{'/'.join(word for word in cell.place if word)} seed {cell.seed}")
-            result = folder.result(cell)
-            if isinstance(result, Failure) and retry:
-                folder.forget(cell)
-            elif result is not None:
-                continue
-            with suppress(Busy):
-                folder.run(cell, ks=lengths(grid.metrics))
+    work(Bench(out, data), chosen, *([say(grid)] if speak else []))
 
 
-def _finder(data: Path | None) -> Path | None:
-    """Where datasets are looked for first."""
-    return data or (Path(os.environ["SHORTLIST_DATA"]) if "SHORTLIST_DATA" in os.environ else None)
-
-
-def _tell_plan(folder: Bench, chosen: list[Cell], jobs: int) -> None:
-    """What is there, what is missing, and how long that took where it was done already."""
-    from shortlist.bench import Failure
+def _tell_plan(folder: Bench, chosen: Sequence[Cell], jobs: int, as_json: bool) -> None:
+    """What is there, what is missing, and about how long that takes: by its like, or by some steps of it."""
+    from shortlist.bench import Failure, seconds_of_epoch
+    from shortlist.runs import Run
 
     found = {cell: folder.result(cell) for cell in chosen}
-    took = {
-        cell.place: sum(run.metrics["seconds"].values())
-        for cell, run in found.items()
-        if run is not None and not isinstance(run, Failure)
-    }
     missing = [cell for cell, result in found.items() if result is None]
-    rows = [
-        ("/".join(word for word in cell.place if word), cell.seed, _seconds(took.get(cell.place))) for cell in missing
-    ]
-    print_table(["missing", "seed", "takes about"], rows)
-    known = [took[cell.place] for cell in missing if cell.place in took]
     failed = sum(isinstance(result, Failure) for result in found.values())
-    print(f"{len(chosen)} cells: {len(chosen) - len(missing) - failed} done, {failed} failed, {len(missing)} missing.")
-    if missing and known:
-        total = sum(known) / len(known) * len(missing) / jobs
-        print(f"About {_seconds(total)}, by the {len(known)} of them whose like has been done.")
+    seconds: dict[tuple[str, ...], float | None] = {
+        cell.place: sum(run.metrics["seconds"].values()) for cell, run in found.items() if isinstance(run, Run)
+    }
+    with step("trying some steps") as told:
+        for number, cell in enumerate(missing):
+            told(number, len(missing))
+            if cell.place not in seconds:
+                epoch = seconds_of_epoch(cell, folder.split(cell))
+                seconds[cell.place] = None if epoch is None else epoch * cell.plan().training.epochs
+    takes = [seconds[cell.place] for cell in missing]
+    total = sum(each for each in takes if each is not None) / jobs
+    counts = {"cells": len(chosen), "done": len(chosen) - len(missing) - failed, "failed": failed}
+    if as_json:
+        cells = [{"cell": str(cell), "seconds": each} for cell, each in zip(missing, takes, strict=True)]
+        print_json({**counts, "missing": cells, "seconds": total})
+        return
+    if missing:
+        rows = [
+            (str(cell), "not known" if each is None else _in_words(each))
+            for cell, each in zip(missing, takes, strict=True)
+        ]
+        print_table(["missing", "at most about"], rows)
+    print(f"{len(chosen)} cells: {counts['done']} done, {failed} failed, {len(missing)} missing.")
+    if missing:
+        print(f"At most about {_in_words(total)}: training may stop early, but evaluation is not counted.")
 
 
-def _seconds(value: float | None) -> str:
+def _in_words(seconds: float) -> str:
     """A duration for people.
 
-    >>> _seconds(75), _seconds(7200), _seconds(None)
-    ('1 min 15 s', '2 h 0 min', 'not known yet')
+    >>> _in_words(0.4), _in_words(75), _in_words(7200)
+    ('1 s', '1 min 15 s', '2 h 0 min')
     """
-    if value is None:
-        return "not known yet"
-    minutes, seconds = divmod(round(value), 60)
+    minutes, rest = divmod(max(1, round(seconds)), 60)
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def _write(path: Path, grid: Spec, rows: list[Row]) -> None:
+def _write(path: Path, grid: Spec, rows: Sequence[Row]) -> None:
     from shortlist.bench import to_csv, to_latex, to_markdown
+    from shortlist.cli.files import write_whole
 
-    writers = {".md": lambda: f"# {grid.title}\n\n{to_markdown(rows)}", ".csv": lambda: to_csv(rows)}
+    about = f"{grid.about}\n\n" if grid.about else ""
+    writers = {".md": lambda: f"# {grid.title}\n\n{about}{to_markdown(rows)}", ".csv": lambda: to_csv(rows)}
     writers[".tex"] = lambda: to_latex(rows)
-    if path.suffix not in writers:
-        raise InputError(f"--write: expected a file that ends in {', '.join(writers)}, received {path.name}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(writers[path.suffix](), encoding="utf-8")
+    write_whole(path, writers[path.suffix]().encode())
 
 
-def _tell(grid: Spec, rows: list[Row], as_json: bool) -> None:
-    from shortlist.bench.results import HEAD
+def _draw(
+    given: Path | None, grid: Spec, rows: Sequence[Row], folder: Bench, found: Mapping[Cell, Result]
+) -> Path | None:
+    """The page. Where nobody asked for it and it cannot be drawn, the measurements stand all the same."""
+    from shortlist.cli.files import write_whole
+    from shortlist.report import render
+
+    path = given or folder.folder / "report.html"
+    try:
+        from shortlist.report.bench import bench_page
+
+        with step("drawing"):
+            page = bench_page(grid, rows, found, {cell: folder.path(cell) for cell in found})
+            write_whole(path, render(page).encode())
+    except ShortlistError as problem:
+        if given is not None:
+            raise
+        print(f"shortlist: no page: {problem}", file=sys.stderr)
+        return None
+    return path
+
+
+def _tell(grid: Spec, rows: Sequence[Row], page: Path | None, as_json: bool) -> None:
+    from rich.text import Text
+
+    from shortlist.bench.results import HEAD, LEGEND, MEASURED, reasons
 
     if as_json:
-        print_json({"title": grid.title, "rows": [dict(zip(HEAD, row.cells(), strict=True)) for row in rows]})
+        path = None if page is None else str(page)
+        print_json({"title": grid.title, "page": path, "rows": [row.as_json() for row in rows]})
         return
-    print_table(HEAD, [row.cells() for row in rows], title=grid.title)
-    for reason in dict.fromkeys(f"{row.dataset} {row.loss}: {row.failure}" for row in rows if row.failure):
+    lines: list[list[object]] = []
+    for row in rows:
+        style = "bold" * row.is_best + " underline" * row.is_best_baseline
+        texts = row.texts()
+        lines.append([*texts[:MEASURED], Text(texts[MEASURED], style=style.strip()), *texts[MEASURED + 1 :]])
+    print_table(HEAD, lines, title=grid.title)
+    print(LEGEND)
+    for reason in reasons(rows):
         print(f"failed: {reason}")
+    if page is not None:
+        print(f"Page: {page}")

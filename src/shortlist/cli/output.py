@@ -42,7 +42,7 @@ def print_table(
         numeric = any(_is_number(row[place]) for row in rows)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
     Console(width=None if sys.stdout.isatty() else width or 160, soft_wrap=True).print(table)
 
 

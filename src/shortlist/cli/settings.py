@@ -60,4 +60,6 @@ def parse_seeds(text: str) -> list[int]:
         raise InputError(f"--seeds: expected whole numbers, such as 0,1,2, received {text!r}") from None
     if min(seeds) < 0:
         raise InputError(f"--seeds: expected whole numbers of at least 0, received {text!r}")
+    if len(set(seeds)) < len(seeds):
+        raise InputError(f"--seeds: expected each once, received {text!r}")
     return seeds

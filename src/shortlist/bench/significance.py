@@ -1,0 +1,45 @@
+"""Is the best of a group better than the others? Paired tests over users, corrected for their number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from shortlist.errors import InputError
+from shortlist.metrics import compare, holm
+from shortlist.runs import Run
+
+SURE = 0.05
+"""Corrected p-values below this are taken for a difference."""
+
+Seeds = Mapping[int, Run]
+"""The runs of a place by their seed."""
+
+
+def p_values(best: Seeds, others: Sequence[Seeds], metric: str) -> list[float | None]:
+    """Student's paired t over users, of the best against each other, with Holm's correction; none where none is to be.
+
+    A user's value is the mean over the seeds that both have: what is asked is whether the difference would hold for
+    other users, with such seeds, and not whether it would for other seeds.
+    """
+    raw = [_p(best, other, metric) for other in others]
+    corrected = iter(holm([p for p in raw if p is not None]))
+    return [None if p is None else next(corrected) for p in raw]
+
+
+def _p(best: Seeds, other: Seeds, metric: str) -> float | None:
+    seeds = sorted(best.keys() & other.keys())
+    if not seeds:
+        return None
+    try:
+        frames = {name: _by_user([runs[seed] for seed in seeds], metric) for name, runs in (("a", best), ("b", other))}
+        return compare(frames, metric).pairs[0].t
+    except InputError:  # fewer than two users have been measured in both
+        return None
+
+
+def _by_user(runs: Sequence[Run], metric: str) -> pl.DataFrame:
+    """A user's mean over the seeds."""
+    frames = [run.per_user.select("user_id", pl.col(metric).fill_nan(None)) for run in runs]
+    return pl.concat(frames).group_by("user_id").agg(pl.col(metric).mean())

@@ -1,0 +1,297 @@
+"""`shortlist bench` as a person meets it: killed, interrupted, started twice, out of room, in a terminal or not."""
+
+import io
+import json
+import re
+import signal
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from attempts import Attempts, contents
+from command import Answer, Command
+from shortlist.bench.runner import FAILED
+from shortlist.cli.bench_live import table
+from shortlist.runs import CHECKPOINT
+
+Write = Callable[..., Path]
+
+
+def runs(out: Path) -> dict[str, Path]:
+    return {path.name: path for path in sorted(out.iterdir()) if path.is_dir() and path.name[0] != "."}
+
+
+def stamps(out: Path) -> dict[str, tuple[int, int]]:
+    """What changes when a cell is computed again."""
+    return {name: (path.stat().st_ino, path.stat().st_mtime_ns) for name, path in runs(out).items()}
+
+
+def says(answer: Answer, code: int, *texts: str) -> None:
+    assert (answer.code, answer.out) == (code, ""), answer
+    assert answer.err.count("\n") == 1
+    for text in texts:
+        assert text in answer.err
+
+
+@pytest.fixture
+def words(write: Write, data: Path, tmp_path: Path) -> list[object]:
+    return ["bench", write(), "--data", data, "--out", tmp_path / "out"]
+
+
+class TestGood:
+    def test_a_grid_and_again(self, shortlist: Command, write: Write, data: Path, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        spec = write(baselines=["popularity"], ours=["sl"])
+        answer = shortlist("bench", spec, "--data", data, "--out", out, "--json")
+        assert answer.code == 0
+        assert len(answer.err.splitlines()) == 6  # a line for each cell
+        rows = {row["loss"] or row["model"]: row for row in answer.json["rows"]}
+        assert list(rows) == ["sl", "bpr", "popularity"]
+        for name, path in runs(out).items():
+            metrics = json.loads((path / "metrics.json").read_text())
+            key = next(word for word in rows if f"-{word}-" in name)
+            assert rows[key]["values"][name.split("-seed")[1][0]] == metrics["test"]["ndcg@5"]
+        before = stamps(out)
+        again = shortlist("bench", spec, "--data", data, "--out", out, "--json")
+        assert (again.code, again.err, again.json) == (0, "", answer.json)
+        assert stamps(out) == before
+        more = shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0,1,2", "--only", "sl", "--json")
+        assert more.err.startswith("clicks.csv mf sl seed 2: ndcg@5 0.")
+        assert more.err.count("\n") == 1
+        assert {name: stamps(out)[name] for name in before} == before
+
+    def test_tables(self, shortlist: Command, words: list[object], tmp_path: Path) -> None:
+        paths = [tmp_path / f"table{ending}" for ending in (".md", ".csv", ".tex")]
+        answer = shortlist(*words, *(word for path in paths for word in ("--write", path)))
+        assert answer.code == 0
+        assert "Small" in answer.out
+        assert "clicks.csv" in answer.out
+        assert paths[0].read_text().startswith("# Small\n\n| dataset | model |")
+        assert pl.read_csv(paths[1])["loss"].to_list() == ["sl", "bpr"]
+        assert r"\end{tabular}" in paths[2].read_text()
+
+    def test_the_page(
+        self, shortlist: Command, words: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answer = shortlist(*words, "--seeds", "0", "--json")
+        assert answer.json["page"] == str(tmp_path / "out" / "report.html")
+        assert "<h1>Small</h1>" in (tmp_path / "out" / "report.html").read_text()
+        assert shortlist(*words, "--seeds", "0", "--report", tmp_path / "page.html").code == 0
+        assert "<h1>Small</h1>" in (tmp_path / "page.html").read_text()
+        monkeypatch.setitem(sys.modules, "altair", None)
+        answer = shortlist(*words, "--seeds", "0", "--json")
+        assert (answer.code, answer.json["page"], len(answer.json["rows"])) == (0, None, 2)
+        assert answer.err.startswith("shortlist: no page: report: the package altair cannot be imported")
+        answer = shortlist(*words, "--seeds", "0", "--json", "--report", tmp_path / "page.html")
+        says(answer, 1, "the package altair cannot be imported")
+
+    def test_a_dry_run_says_what_would_be_done(self, shortlist: Command, words: list[object], tmp_path: Path) -> None:
+        answer = shortlist(*words, "--dry-run")
+        assert (answer.code, answer.err) == (0, "")
+        assert "clicks.csv mf sl seed 0" in answer.out
+        assert "4 cells: 0 done, 0 failed, 4 missing." in answer.out
+        assert "At most about " in answer.out
+        assert not (tmp_path / "out").exists()
+        assert shortlist(*words, "--seeds", "0").code == 0
+        plan = shortlist(*words, "--dry-run", "--json").json
+        assert (plan["cells"], plan["done"], len(plan["missing"])) == (4, 2, 2)
+        assert plan["seconds"] == pytest.approx(sum(cell["seconds"] for cell in plan["missing"]))
+        assert shortlist(*words, "--dry-run", "--seeds", "0", "--json").json["missing"] == []
+
+    def test_a_failing_cell_does_not_stop_the_grid(
+        self, shortlist: Command, write: Write, data: Path, tmp_path: Path
+    ) -> None:
+        out = tmp_path / "out"
+        spec = write(losses=["bpr", "sl"], settings=({"when": {"loss": "bpr"}, "set": {"optimizer.lr": 1e30}},))
+        answer = shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0")
+        assert answer.code == 0
+        assert re.search(r"clicks.csv mf bpr seed 0: failed: .* became .*; try ", answer.err)
+        assert re.search(r"^failed: clicks.csv mf bpr: .*became ", answer.out, re.MULTILINE)
+        assert "(1 failed)" in answer.out
+        (failed,) = [path for path in runs(out).values() if (path / FAILED).exists()]
+        before = stamps(out)
+        assert shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0").err == ""
+        assert stamps(out) == before
+        answer = shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0", "--retry")
+        assert answer.err.count("\n") == 1
+        assert "bpr seed 0: failed: " in answer.err
+        after = stamps(out)
+        assert [name for name in after if after[name] != before[name]] == [failed.name]
+
+
+class TestBad:
+    @pytest.mark.parametrize(
+        ("more", "said"),
+        [
+            (["--only", "slatk"], "--only: unknown name 'slatk'"),
+            (["--seeds", "1,x"], "--seeds: expected whole numbers, such as 0,1,2, received '1,x'"),
+            (["--seeds", "1,1"], "--seeds: expected each once, received '1,1'"),
+            (["--write", "table.txt"], "expected a name that ends in .md or .csv or .tex, received '.txt'"),
+            (["--report", "page.pdf"], "expected a name that ends in .html, received '.pdf'"),
+            (["--write", "/nowhere/table.md"], "expected a place to write to, received No such file"),
+            (["--data", "/nowhere"], "bench: unknown dataset 'clicks.csv'"),
+            (["--jobs", "0"], "--jobs"),
+        ],
+    )
+    def test_one_line_before_any_work(
+        self, shortlist: Command, words: list[object], tmp_path: Path, more: list[str], said: str
+    ) -> None:
+        says(shortlist(*words, *more), 2, said)
+        assert not (tmp_path / "out").exists()
+
+    def test_a_wrong_setting(self, shortlist: Command, write: Write, data: Path, tmp_path: Path) -> None:
+        spec = write(settings=({"when": {"loss": "bpr"}, "set": {"loss.tau": 1}},))
+        says(shortlist("bench", spec, "--data", data, "--out", tmp_path / "out"), 2, "BPR: unknown parameter 'tau'")
+        assert not (tmp_path / "out").exists()
+
+    def test_a_place_that_is_none(self, shortlist: Command, words: list[object], tmp_path: Path) -> None:
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "letter.txt").write_text("mine")
+        says(shortlist(*words), 2, "expected a new folder, or one that bench has made, received one with other files")
+        assert [path.name for path in (tmp_path / "out").iterdir()] == ["letter.txt"]
+        says(shortlist(*words, "--out", tmp_path / "out" / "letter.txt" / "below"), 2, "Not a directory")
+
+    def test_an_interruption(
+        self, shortlist: Command, words: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Ctrl-C in the second cell: the first is kept, the second has a checkpoint, nothing has failed."""
+        from shortlist.training.loop import Training
+
+        real, calls = Training.epoch, []
+
+        def epoch(self: Any, *rest: Any) -> None:
+            calls.append(1)
+            if len(calls) == 6:
+                raise KeyboardInterrupt
+            real(self, *rest)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Training, "epoch", epoch)
+            answer = shortlist(*words, "--json")
+        assert answer.code == 130
+        assert answer.err.splitlines()[-1].startswith("shortlist: stopped in epoch 2; ")
+        assert [(path / CHECKPOINT).exists() for path in runs(tmp_path / "out").values()] == [True, False]
+        assert not list((tmp_path / "out").rglob(FAILED))
+        assert shortlist(*words, "--json").code == 0
+
+
+class TestKills:
+    def test_at_touches_of_the_disk(self, attempts: Attempts, write: Write, data: Path, tmp_path: Path) -> None:
+        """Killed on the way and started again: only what is missing runs, and all is as if nothing had happened."""
+        arguments = ["bench", write(seeds=[0]), "--data", data, "--json"]
+        whole = attempts(*arguments, "--out", tmp_path / "whole")
+        assert whole.code == 0
+        expected = {name: contents(path) for name, path in runs(tmp_path / "whole").items()}
+        found = set()
+        for touch in count(30, 45):
+            out = tmp_path / f"{touch}"
+            answer = attempts(*arguments, "--out", out, touch=touch)
+            if answer.code == 0:
+                break
+            assert answer.code == -signal.SIGKILL
+            done = {name: each for name, each in stamps(out).items() if (out / name / "metrics.json").exists()}
+            found.add((len(done), any((path / CHECKPOINT).exists() for path in runs(out).values())))
+            again = attempts(*arguments, "--out", out)
+            assert again.code == 0
+            missing = [line for line in again.err.splitlines() if "seed" in line]
+            assert len(missing) == len(expected) - len(done)
+            assert {name: contents(path) for name, path in runs(out).items() if name in expected} == expected
+            assert {name: stamps(out)[name] for name in done} == done
+            assert _figures(again) == _figures(whole)
+        assert {number for number, _ in found} >= {0, 1}
+        assert any(is_begun for _, is_begun in found)
+
+    def test_no_room(self, attempts: Attempts, write: Write, data: Path, tmp_path: Path) -> None:
+        """A limit on the size of files stands for a disk that is full: one line, no cell is called failed."""
+        arguments = ["bench", write(seeds=[0]), "--data", data, "--json", "--out", tmp_path / "out"]
+        for size in (1000, 4000):
+            answer = attempts(*arguments, largest_file=size)
+            assert answer.code == 1
+            assert answer.err.count("\n") == 1
+            assert "cannot be written: " in answer.err
+            assert not list((tmp_path / "out").rglob(FAILED))
+        answer = attempts(*arguments)
+        assert answer.code == 0
+        assert len(answer.err.splitlines()) == 2
+
+
+def _figures(answer: Answer) -> list[Any]:
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in answer.json["rows"]]
+
+
+class TestTogether:
+    def test_two_processes_on_one_folder(self, attempts: Attempts, write: Write, data: Path, tmp_path: Path) -> None:
+        """Both end with all, and every cell is computed once."""
+        out, slowly = tmp_path / "out", ({"when": {"model": "mf"}, "set": {"training.epochs": 40}},)
+        arguments = ("bench", write(seeds=[0, 1, 2, 3], settings=slowly), "--data", data, "--out", out, "--json")
+        others = Attempts()
+        with ThreadPoolExecutor() as pool:
+            answers = [each.result() for each in [pool.submit(process, *arguments) for process in (attempts, others)]]
+        others.close()
+        assert [answer.code for answer in answers] == [0, 0]
+        assert len(runs(out)) == 8
+        assert answers[0].json["rows"] == answers[1].json["rows"]
+        assert [len(row["values"]) for row in answers[0].json["rows"]] == [4, 4]
+        lines = [line.split(":")[0] for answer in answers for line in answer.err.splitlines()]
+        assert len(lines) == len(set(lines)) == 8
+
+    def test_two_jobs(self, attempts: Attempts, words: list[object], tmp_path: Path) -> None:
+        answer = attempts(*words, "--json", "--jobs", 2)
+        assert answer.code == 0
+        lines = [line.split(":")[0] for line in answer.err.splitlines()]
+        assert sorted(lines) == [f"clicks.csv mf {loss} seed {seed}" for loss in ("bpr", "sl") for seed in (0, 1)]
+        assert _figures(answer) == _figures(attempts(*words[:-1], tmp_path / "alone", "--json"))
+
+
+class TestLive:
+    def test_what_the_table_shows(self, write: Write, data: Path, tmp_path: Path) -> None:
+        from rich.console import Console
+
+        from shortlist.bench import Bench, cells, read_spec
+
+        names = {"clicks.csv": "Health", "mf": "MF", "sl": "SL", "bpr": "BPR"}
+        spec = read_spec(
+            write(seeds=list(range(6)), published={"table": "slatk_table03_ndcg_varying_k", "names": names})
+        )
+        bench, grid = Bench(tmp_path / "out", data), list(cells(spec))
+        bench.run(grid[0])
+        for number, file, text in (
+            (1, FAILED, '{"reason": "it fell"}'),
+            (2, "log.jsonl", '{"epoch": 2, "valid ndcg": 0.5}'),
+        ):
+            bench.path(grid[number]).mkdir()
+            (bench.path(grid[number]) / file).write_text(text)
+        bench.lock(bench.path(grid[2])).mkdir()
+
+        def drawn(height: int) -> str:
+            console = Console(width=150, record=True, file=io.StringIO())
+            console.print(table(bench, spec, grid, 0.0, height))
+            return console.export_text()
+
+        text = drawn(30)
+        assert "Small: 1 done, 1 failed, 1 running, 9 waiting" in text
+        assert re.search(r"✓ +clicks.csv mf sl seed 0 +0\.\d{4} +0\.\d{4}", text)
+        assert re.search(r"✗ +clicks.csv mf bpr seed 0 +0\.0940 +it fell", text)
+        assert re.search(r"▶ +clicks.csv mf sl seed 1 .* epoch 2/4  validation 0\.5000", text)
+        assert re.search(r"· +clicks.csv mf bpr seed 5", text)
+        small = drawn(3)
+        assert "clicks.csv mf sl seed 1" in small
+        assert "seed 5" not in small
+
+    def test_in_a_terminal(
+        self, shortlist: Command, words: list[object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setenv("TTY_COMPATIBLE", "1")
+        monkeypatch.setenv("COLUMNS", "150")
+        answer = shortlist(*words, "--json")
+        assert answer.code == 0
+        shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", answer.err)
+        assert re.search(r"Small: .*\d (running|waiting)", shown)
+        assert "Small: 4 done" in shown
+        assert len(answer.json["rows"]) == 2

@@ -1,0 +1,190 @@
+"""Tables of results: means, tests, marks, and the forms in which they are written."""
+
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from shortlist.bench import Cell, Failure, Result, Row, Spec, cells, summarise, to_csv, to_latex, to_markdown
+from shortlist.bench.results import HEAD
+from shortlist.runs import Run
+
+USERS = 60
+
+
+def spec_of(**changes: Any) -> Spec:
+    plain = {"title": "t", "datasets": ["d"], "losses": ["sl", "slatk", "bpr"], "metrics": ["ndcg@5"], "seeds": [0, 1]}
+    return Spec.model_validate({**plain, **changes})
+
+
+def run_of(values: np.ndarray[Any, Any], seconds: float = 2.0) -> Run:
+    """A run as it would be read, with these values per user."""
+    metrics = {"test": {"ndcg@5": float(values.mean())}, "seconds": {"train": seconds}}
+    run = Run(Path("nowhere"), {}, metrics)
+    run.__dict__["per_user"] = pl.DataFrame({"user_id": range(len(values)), "ndcg@5": values})
+    return run
+
+
+def results_of(spec: Spec, values: Mapping[str, tuple[np.ndarray[Any, Any] | str, ...]]) -> dict[Cell, Result]:
+    """Results by label, a value a seed; a text is a failure."""
+    found: dict[Cell, Result] = {}
+    for cell in cells(spec):
+        for seed, value in zip(spec.seeds, values.get(cell.label or cell.model, ()), strict=False):
+            if cell.seed == seed:
+                found[cell] = Failure(cell, value) if isinstance(value, str) else run_of(value)
+    return found
+
+
+@pytest.fixture
+def drawn() -> dict[str, tuple[np.ndarray[Any, Any], ...]]:
+    """Two seeds of three losses on the same users: the first a little, the last far below the second."""
+    rng = np.random.default_rng(0)
+    base = rng.random(USERS)
+
+    def around(shift: float) -> tuple[np.ndarray[Any, Any], ...]:
+        noise = 0.1 * rng.standard_normal((2, USERS))
+        return tuple(base + shift + noise - noise.mean(1, keepdims=True))
+
+    return {"sl": around(-0.01), "slatk": around(0.0), "bpr": around(-0.3)}
+
+
+class TestSummary:
+    def test_means_and_deviations(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+        rows = {row.loss: row for row in summarise(spec_of(), results_of(spec_of(), drawn))}
+        for name, values in drawn.items():
+            means = [value.mean() for value in values]
+            assert rows[name].measured == pytest.approx(np.mean(means))
+            assert rows[name].deviation == pytest.approx(np.std(means, ddof=1))
+            assert rows[name].values == pytest.approx(dict(enumerate(means)))
+
+    def test_one_seed_has_no_deviation_and_a_failed_one_is_counted(
+        self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]
+    ) -> None:
+        found = results_of(spec_of(), {**drawn, "bpr": (drawn["bpr"][0], "it fell")})
+        row = summarise(spec_of(), found)[2]
+        assert (row.deviation, row.failed, row.reason, len(row.values)) == (None, 1, "it fell", 1)
+        assert row.texts()[HEAD.index("seeds")] == "1 (1 failed)"
+
+    def test_published_figures_stand_beside(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+        names = {"d": "Health", "mf": "MF", "sl": "SL", "slatk": {"loss": "SL@K", "train_k": "5"}, "bpr": "BPR"}
+        spec = spec_of(published={"table": "slatk_table03_ndcg_varying_k", "names": names})
+        rows = {row.loss: row for row in summarise(spec, results_of(spec, drawn))}
+        assert (rows["slatk"].published, rows["bpr"].published) == (0.1080, 0.0940)
+        assert rows["slatk"].ratio == pytest.approx((rows["slatk"].measured or 0) / 0.1080)
+        spec = spec_of(published={"table": "slatk_table03_ndcg_varying_k", "names": {**names, "slatk": "nothing"}})
+        assert summarise(spec, results_of(spec, drawn))[1].published is None
+
+    def test_what_was_not_measured_is_left_out(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+        del drawn["sl"]
+        assert [row.loss for row in summarise(spec_of(), results_of(spec_of(), drawn))] == ["slatk", "bpr"]
+
+
+class TestMarks:
+    def test_p_values_are_scipys_with_holms_correction(
+        self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]
+    ) -> None:
+        rows = {row.loss: row for row in summarise(spec_of(), results_of(spec_of(), drawn))}
+        means = {name: np.mean(values, axis=0) for name, values in drawn.items()}  # of each user, over the seeds
+        raw = {name: stats.ttest_rel(means["slatk"], means[name]).pvalue for name in ("sl", "bpr")}
+        low, high = sorted(raw, key=raw.__getitem__)
+        assert rows[low].p == pytest.approx(min(1, 2 * raw[low]))
+        assert rows[high].p == pytest.approx(max(2 * raw[low], raw[high]))
+        assert rows["slatk"].p is None
+
+    def test_the_best_and_the_best_of_the_others(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+        rows = {row.loss: row for row in summarise(spec_of(), results_of(spec_of(), drawn))}
+        assert [name for name, row in rows.items() if row.is_best] == ["slatk"]
+        assert [name for name, row in rows.items() if row.is_best_baseline] == ["sl"]
+        spec = spec_of(ours=["sl", "slatk"])
+        rows = {row.loss: row for row in summarise(spec, results_of(spec, drawn))}
+        assert [name for name, row in rows.items() if row.is_best_baseline] == ["bpr"]
+        spec = spec_of(ours=["bpr"])  # which is none of the best
+        rows = {row.loss: row for row in summarise(spec, results_of(spec, drawn))}
+        assert rows["slatk"].is_best
+        assert rows["slatk"].is_best_baseline
+
+    def test_sure_is_what_is_better_than_every_other(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+        assert not any(row.is_sure for row in summarise(spec_of(), results_of(spec_of(), drawn)))
+        far = {**drawn, "sl": tuple(values - 0.2 for values in drawn["sl"])}
+        assert [row.loss for row in summarise(spec_of(), results_of(spec_of(), far)) if row.is_sure] == ["slatk"]
+
+    def test_only_the_same_data_is_compared(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+        spec = spec_of(losses=["sl", "slatk"], variants={"clean": {}, "noisy": {"data.noise": 0.1}})
+        values = {f"{loss}/{variant}": drawn[loss] for loss in ("sl", "slatk") for variant in ("clean", "noisy")}
+        values = {label: tuple(v - 0.3 * ("noisy" in label) for v in each) for label, each in values.items()}
+        rows = {row.label: row for row in summarise(spec, results_of(spec, values))}
+        assert {label for label, row in rows.items() if row.is_best} == {"slatk/clean", "slatk/noisy"}
+        assert rows["sl/noisy"].p == pytest.approx(rows["sl/clean"].p)
+
+    def test_baselines_are_compared_with_one_another(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+        spec = spec_of(losses=["sl"], baselines=["ease", "popularity"], ours=["sl"])
+        values = {"sl": drawn["slatk"], "ease": drawn["sl"], "popularity": drawn["bpr"]}
+        rows = {row.label or row.model: row for row in summarise(spec, results_of(spec, values))}
+        assert {name for name, row in rows.items() if row.is_best} == {"ease"}  # sl has nobody to be better than
+        assert {name for name, row in rows.items() if row.is_best_baseline} == {"popularity"}
+        assert rows["popularity"].p is not None
+        assert rows["popularity"].p < 1e-6
+
+    def test_seeds_that_only_one_has_do_not_count(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+        found = {**drawn, "bpr": (drawn["bpr"][0], "failed")}
+        del found["sl"]
+        rows = {row.loss: row for row in summarise(spec_of(), results_of(spec_of(), found))}
+        assert rows["bpr"].p == pytest.approx(stats.ttest_rel(drawn["slatk"][0], drawn["bpr"][0]).pvalue)
+
+
+ROWS = [
+    Row("d_1", "mf", "sl|x", "50 %", "ndcg@5", 0.5, {0: 0.125, 1: 0.375}, 2.0, p=0.00001, is_best_baseline=True),
+    Row("d_1", "mf", "slatk", "", "ndcg@5", None, {0: 1 / 3}, 2.0, 1, "it {fell}", is_best=True, is_sure=True),
+    Row("d_1", "mf", "bpr", "", "ndcg@5", None, {}, 0.0, 2, "a & b"),
+]
+
+
+class TestForms:
+    def test_markdown(self) -> None:
+        lines = to_markdown(ROWS).splitlines()
+        cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[:5]]
+        assert {len(row) for row in cells} == {len(HEAD)}
+        assert cells[2][2:9] == [r"sl\|x/50 %", "ndcg@5", "0.5000", "<u>0.2500</u>", "0.1768", "0.500", "< 0.0001"]
+        assert cells[3][5] == r"**0.3333\***"
+        assert cells[4][5] == "failed"
+        assert "- d_1 mf bpr: a & b" in lines
+
+    def test_csv_is_read_back_by_polars(self) -> None:
+        table = pl.read_csv(io.StringIO(to_csv(ROWS)))
+        assert table["measured"].to_list() == [0.25, 1 / 3, None]
+        assert table["variant"].to_list() == ["50 %", "", ""] or table["variant"].to_list() == ["50 %", None, None]
+        assert table["is_best"].to_list() == [False, True, False]
+        assert table["reason"].to_list()[1:] == ["it {fell}", "a & b"]
+        assert [float(text) for text in table["values"][0].split()] == [0.125, 0.375]
+        assert table["seeds"].to_list()[0] == "0 1"
+
+    def test_latex_is_balanced(self) -> None:
+        text = to_latex(ROWS)
+        body = [line for line in text.splitlines() if not line.startswith("%")]
+        assert body[0].startswith(r"\begin{tabular}{")
+        assert body[-1] == r"\end{tabular}"
+        columns = body[0].split("{")[2].rstrip("}")
+        rows = [line for line in body if line.endswith(r"\\")]
+        assert len(rows) == 1 + len(ROWS)
+        for line in rows:
+            assert len(re.findall(r"(?<!\\)&", line)) == len(columns) - 1 == len(HEAD) - 1
+            bare = re.sub(r"\\[{}]", "", line)
+            depth = np.cumsum([{"{": 1, "}": -1}.get(sign, 0) for sign in bare])
+            assert depth.min() >= 0
+            assert depth[-1] == 0
+            assert len(re.findall(r"(?<!\\)\$", line)) % 2 == 0
+            assert not re.search(r"(?<!\\)[_#%]", line)
+        assert r"\textbf{0.3333$^{*}$}" in text
+        assert r"\underline{0.2500}" in text
+        assert r"50 \%" in text
+
+    def test_all_signs_that_latex_reads(self) -> None:
+        text = to_latex([replace(ROWS[2], loss="\\a~b^c$#")])
+        assert r"\textbackslash{}a\textasciitilde{}b\textasciicircum{}c\$\#" in text

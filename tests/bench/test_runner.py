@@ -1,0 +1,298 @@
+"""Cells as folders: what decides their names, what is found there, what fails."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from shortlist.bench import Bench, Cell, Failure, cells, read_spec, seconds_of_epoch, summarise, work
+from shortlist.bench.runner import FAILED, LOCKS
+from shortlist.bench.standing import read_log, standing
+from shortlist.errors import InputError, Interrupted, Unwritable, UnwritablePlace
+from shortlist.runs import CHECKPOINT, Busy, Run, open_run
+from shortlist.runs.folder import held
+
+Write = Callable[..., Path]
+
+
+def first(spec: Path) -> Cell:
+    return next(cells(read_spec(spec)))
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - {LOCKS} if folder.exists() else set()
+
+
+class TestKeys:
+    def name(self, write: Write, data: Path, **changes: Any) -> str:
+        return Bench(Path("x"), data).path(first(write(**changes))).name
+
+    def test_the_same_is_the_same(self, write: Write, data: Path) -> None:
+        before = self.name(write, data)
+        assert before.startswith("clicks.csv-mf-sl-seed0-")
+        assert self.name(write, data, title="Other", seeds=[0, 5], losses=["sl", "slatk"]) == before
+        said = {"loss.tau": 0.2, "training.patience": 4}  # which they are anyway
+        assert self.name(write, data, settings=({"set": said},)) == before
+        looks = {"training.pilot": 2}  # for the temperature, unless it is set
+        assert self.name(write, data, settings=({"set": {**said, **looks}},)) != self.name(
+            write, data, settings=({"set": looks},)
+        )
+        assert self.name(write, data, metrics=["ndcg@5", "recall@20"]) == before  # measured in any case
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"settings": ({"set": {"loss.tau": 0.3}},)},
+            {"settings": ({"set": {"model.dim": 9}},)},
+            {"settings": ({"set": {"optimizer.lr": 0.06}},)},
+            {"settings": ({"set": {"training.epochs": 4}},)},
+            {"settings": ({"set": {"training.pilot": 2}},)},
+            {"settings": ({"set": {"data.noise": 0.1}},)},
+            {"settings": ({"set": {"data.protocol": "shortlist"}},)},
+            {"settings": ({"set": {"data.seed": 7}},)},
+            {"seeds": [1]},
+            {"k": 6},
+            {"losses": ["bpr"]},
+            {"metrics": ["ndcg@7"]},
+        ],
+    )
+    def test_other_settings(self, write: Write, data: Path, changes: dict[str, Any]) -> None:
+        assert self.name(write, data, **changes).split("-")[-1] != self.name(write, data).split("-")[-1]
+
+    def test_other_data(self, write: Write, data: Path, tmp_path: Path) -> None:
+        table = tmp_path / "clicks.csv"
+        text = (data / "clicks.csv").read_text()
+        table.write_text(text)
+        assert self.name(write, tmp_path) == self.name(write, data)
+        table.write_text(text.replace("person-07,", "person-08,", 1))
+        assert self.name(write, tmp_path) != self.name(write, data)
+
+    def test_names_that_no_disk_takes(self, write: Write, data: Path) -> None:
+        variant = "τ = 1/2: " + "long " * 100
+        name = self.name(write, data, variants={variant: {"loss.tau": 0.5}})
+        assert len(name.encode()) < 255
+        assert not set(name) & set("/: ")
+
+
+class TestRunning:
+    def test_a_cell_is_a_run(self, write: Write, data: Path, tmp_path: Path) -> None:
+        bench, cell = Bench(tmp_path / "out", data), first(write())
+        assert bench.result(cell) is None
+        told: list[object] = []
+        run = bench.run(cell, lambda *what: told.append(what))
+        assert isinstance(run, Run)
+        assert told == [(cell, run)]
+        found = bench.result(cell)
+        assert isinstance(found, Run)
+        assert found.metrics == run.metrics
+        assert found.config["data"]["source"] == "clicks.csv"
+        assert (found.config["seed"], found.config["protocol"]) == (0, "irbenchmark")
+        assert {"ndcg@5", "ndcg@10", "ndcg@20"} <= found.metrics["test"].keys()
+        bench.run(cell, lambda *what: told.append(what))
+        assert len(told) == 1  # it was there
+
+    def test_seeds_and_noise_reach_the_data(self, write: Write, data: Path, tmp_path: Path) -> None:
+        variants = {"clean": {}, "noisy": {"data.noise": 0.5}}
+        bench = Bench(tmp_path / "out", data)
+        grid = list(cells(read_spec(write(losses=["sl"], variants=variants))))
+        work(bench, grid)
+        runs = {(cell.variant, cell.seed): open_run(bench.path(cell)) for cell in grid}
+        counts = {key: run.split.train.n_pairs for key, run in runs.items()}
+        assert counts["noisy", 0] > 1.4 * counts["clean", 0]
+        assert runs["clean", 0].split.train.indices.tolist() != runs["clean", 1].split.train.indices.tolist()
+        assert runs["noisy", 1].config["data"]["noise"] == 0.5
+
+    def test_the_order_in_which_cells_run_does_not_matter(self, write: Write, data: Path, tmp_path: Path) -> None:
+        grid = list(cells(read_spec(write(baselines=["ease"]))))
+        one, other = Bench(tmp_path / "one", data), Bench(tmp_path / "other", data)
+        work(one, grid)
+        work(other, grid[::-1])
+        for cell in grid:
+            a, b = one.result(cell), other.result(cell)
+            assert isinstance(a, Run)
+            assert isinstance(b, Run)
+            assert a.metrics["test"] == b.metrics["test"]
+
+
+class TestFailures:
+    def test_a_training_that_fails(self, write: Write, data: Path, tmp_path: Path) -> None:
+        bench = Bench(tmp_path / "out", data)
+        grid = list(cells(read_spec(write(settings=({"when": {"loss": "bpr"}, "set": {"optimizer.lr": 1e30}},)))))
+        work(bench, grid)
+        results = {cell: bench.result(cell) for cell in grid}
+        assert [type(result) for result in results.values()] == [Run, Failure, Run, Failure]
+        failure = results[grid[1]]
+        assert isinstance(failure, Failure)
+        assert "became" in failure.reason
+        assert "; try an optimizer.lr below 1e+30" in failure.reason
+        path = bench.path(grid[1])
+        assert FAILED in names(path)
+        assert CHECKPOINT not in names(path)
+        before = (path / FAILED).stat().st_ino
+        work(bench, grid)
+        assert (path / FAILED).stat().st_ino == before  # not tried again by itself
+        rows = summarise(read_spec(write()), {cell: result for cell, result in results.items() if result})
+        assert [(row.loss, row.failed, len(row.values)) for row in rows] == [("sl", 0, 2), ("bpr", 2, 0)]
+        assert rows[1].texts()[5] == "failed"
+        assert rows[1].reason == failure.reason
+
+    def test_a_bug_in_a_loss_of_ones_own(
+        self, write: Write, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def wrong(*_: object) -> NoReturn:
+            raise TypeError("no such thing")
+
+        monkeypatch.setattr("shortlist.losses.softmax.SL.value", wrong)
+        bench, cell = Bench(tmp_path / "out", data), first(write())
+        result = bench.run(cell)
+        assert isinstance(result, Failure)
+        assert result.reason == "TypeError: no such thing"
+        assert "in wrong" in json.loads((bench.path(cell) / FAILED).read_text())["where"]
+
+    def test_one_more_try(self, write: Write, data: Path, tmp_path: Path) -> None:
+        bench, cell = Bench(tmp_path / "out", data), first(write())
+        bench.path(cell).mkdir(parents=True)
+        (bench.path(cell) / FAILED).write_text('{"reason": "the moon"}')
+        assert bench.run(cell) == Failure(cell, "the moon")
+        bench.forget(cell)
+        assert isinstance(bench.run(cell), Run)
+        bench.forget(cell)  # which is no failure
+        assert isinstance(bench.result(cell), Run)
+
+    @pytest.mark.parametrize(
+        "problem", [Interrupted("stopped"), Unwritable("no room"), UnwritablePlace("no"), KeyboardInterrupt()]
+    )
+    def test_what_the_machine_does_is_no_failure_of_the_cell(
+        self, write: Write, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: BaseException
+    ) -> None:
+        def stop(*_: object, **__: object) -> NoReturn:
+            raise problem
+
+        bench, cell = Bench(tmp_path / "out", data), first(write())
+        with monkeypatch.context() as patch:
+            patch.setattr("shortlist.bench.runner.fit", stop)
+            with pytest.raises(type(problem)):
+                bench.run(cell)
+        assert bench.result(cell) is None
+        assert isinstance(bench.run(cell), Run)
+
+    def test_a_checkpoint_that_cannot_be_read(self, write: Write, data: Path, tmp_path: Path) -> None:
+        bench, cell = Bench(tmp_path / "out", data), first(write())
+        bench.path(cell).mkdir(parents=True)
+        (bench.path(cell) / CHECKPOINT).write_bytes(b"torn")
+        result = bench.run(cell)
+        assert isinstance(result, Failure)
+        assert "expected a whole checkpoint, received a damaged file" in result.reason
+        bench.forget(cell)
+        assert isinstance(bench.run(cell), Run)
+
+    def test_a_run_of_another_version(self, write: Write, data: Path, tmp_path: Path) -> None:
+        bench, cell = Bench(tmp_path / "out", data), first(write())
+        assert isinstance(bench.run(cell), Run)
+        config = bench.path(cell) / "config.json"
+        config.write_text(config.read_text().replace('"format": 1', '"format": 99'))
+        before = {path.name: path.read_bytes() for path in bench.path(cell).iterdir()}
+        result = bench.run(cell)
+        assert isinstance(result, Failure)
+        assert "expected a run of format 1, received 99 (remove the folder to compute it again)" in result.reason
+        bench.forget(cell)
+        assert {path.name: path.read_bytes() for path in bench.path(cell).iterdir()} == before
+        shutil.rmtree(bench.path(cell))
+        assert isinstance(bench.run(cell), Run)
+
+    def test_a_length_that_the_catalogue_cannot_fill(self, write: Write, data: Path, tmp_path: Path) -> None:
+        result = Bench(tmp_path / "out", data).run(first(write(metrics=["ndcg@41"])))
+        assert isinstance(result, Failure)
+        assert result.reason == "K: expected a whole number from 1 to 40 (the catalogue), received 41"
+
+
+class TestPlaces:
+    def test_datasets_that_are_not_there(self, write: Write, data: Path, tmp_path: Path) -> None:
+        cell = first(write(datasets=["click.csv"]))
+        with pytest.raises(
+            InputError, match=r"bench: unknown dataset 'click\.csv'; did you mean 'clicks\.csv'\?"
+        ) as told:
+            Bench(tmp_path / "out", data).path(cell)
+        assert str(data) in str(told.value)
+        with pytest.raises(InputError, match="is looked for where --data or SHORTLIST_DATA says"):
+            Bench(tmp_path / "out").path(cell)
+        with pytest.raises(InputError, match="fetch it with `shortlist data get ml-1m`"):
+            Bench(tmp_path / "out").path(first(write(datasets=["ml-1m"])))
+        assert not (tmp_path / "out").exists()
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+    def test_a_place_without_permission(self, write: Write, data: Path, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        bench, cell = Bench(out, data), first(write())
+        bench.path(cell)
+        tmp_path.chmod(0o555)
+        os.seteuid(65534)
+        try:
+            with pytest.raises(UnwritablePlace, match="expected a place to write a run to, received Permission denied"):
+                bench.run(cell)
+        finally:
+            os.seteuid(0)
+            tmp_path.chmod(0o755)
+        assert not out.exists()
+
+    def test_a_cell_that_another_process_has(self, write: Write, data: Path, tmp_path: Path) -> None:
+        bench, cell = Bench(tmp_path / "out", data), first(write())
+        with held(bench.lock(bench.path(cell))), pytest.raises(Busy):
+            bench.run(cell)
+        assert isinstance(bench.run(cell), Run)
+
+    def test_what_the_other_process_leaves_is_taken_over(
+        self, write: Write, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench = Bench(tmp_path / "out", data)
+        grid = list(cells(read_spec(write(seeds=[0]))))
+        lock, told, waited = held(bench.lock(bench.path(grid[0]))), [], []
+
+        def pause(seconds: float) -> None:
+            waited.append(seconds)
+            lock.__exit__(None, None, None)  # it ends, and has done nothing
+
+        monkeypatch.setattr("shortlist.bench.runner.time.sleep", pause)
+        lock.__enter__()
+        work(bench, grid, lambda cell, result: told.append(cell))
+        assert told == [grid[1], grid[0]]
+        assert len(waited) == 1
+
+
+class TestStanding:
+    def test_from_waiting_to_done(self, write: Write, data: Path, tmp_path: Path) -> None:
+        bench, (cell, other, *_) = Bench(tmp_path / "out", data), cells(read_spec(write()))
+        assert standing(bench, cell, "ndcg@5", 0.0).state == "waiting"
+        path = bench.path(cell)
+        with held(bench.lock(path)):
+            assert standing(bench, cell, "ndcg@5", 0.0).state == "running"
+            path.mkdir()
+            lines = '{"epoch": 1, "loss": 2.0, "valid ndcg": 0.25}\n{"epoch": 2, "loss": 1.0}\n{"epoch": 3, "lo'
+            (path / "log.jsonl").write_text(lines)
+            now = standing(bench, cell, "ndcg@5", 0.0)
+            assert (now.state, now.epoch, now.validation) == ("running", 2, 0.25)
+            assert standing(bench, cell, "ndcg@5", 4e9).state == "waiting"  # left from an earlier time
+        (path / "log.jsonl").unlink()
+        run = bench.run(cell)
+        assert isinstance(run, Run)
+        done = standing(bench, cell, "ndcg@5", 0.0)
+        assert (done.state, done.value) == ("done", run.metrics["test"]["ndcg@5"])
+        assert [line["epoch"] for line in read_log(path)] == [1, 2, 3, 4]
+        bench.path(other).mkdir()
+        (bench.path(other) / FAILED).write_text('{"reason": "why"}')
+        failed = standing(bench, other, "ndcg@5", 0.0)
+        assert (failed.state, failed.reason) == ("failed", "why")
+
+    def test_an_epoch_is_timed_without_a_trace(self, write: Write, data: Path, tmp_path: Path) -> None:
+        bench = Bench(tmp_path / "out", data)
+        grid = list(cells(read_spec(write(baselines=["ease"], seeds=[0]))))
+        seconds = [seconds_of_epoch(cell, bench.split(cell)) for cell in grid]
+        assert seconds[2] is None
+        assert all(each is not None and 0 < each < 5 for each in seconds[:2])
+        whole = seconds_of_epoch(grid[0], bench.split(grid[0]), patience=0.0)  # one step stands for the epoch
+        assert whole is not None
+        assert not (tmp_path / "out").exists()

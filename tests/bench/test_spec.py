@@ -1,0 +1,226 @@
+"""Specifications: what is read, and what is said of what cannot be."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shortlist.bench import SHIPPED, TABLES, Cell, cells, read_spec, select
+from shortlist.errors import InputError
+
+PLAIN: dict[str, Any] = {"title": "t", "datasets": ["clicks.csv"], "losses": ["sl", "slatk"], "seeds": [0]}
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    path = folder / "grid.yaml"
+    path.write_text(yaml.safe_dump({**PLAIN, **changes}, sort_keys=False))
+    return path
+
+
+def grid(folder: Path, **changes: Any) -> list[Cell]:
+    return list(cells(read_spec(write(folder, **changes))))
+
+
+class TestReading:
+    def test_what_is_not_said(self, tmp_path: Path) -> None:
+        spec = read_spec(write(tmp_path, seeds=[4, 2]))
+        assert (spec.k, spec.models, spec.metrics, spec.seeds) == (20, ["mf"], ["ndcg@20", "recall@20"], [4, 2])
+
+    @pytest.mark.parametrize(
+        ("changes", "said"),
+        [
+            ({"loses": ["sl"]}, "grid.yaml: unknown key 'loses'; did you mean 'losses'?"),
+            ({"losses": ["slatkk"]}, "grid.yaml: unknown loss 'slatkk'; did you mean 'slatk'?"),
+            ({"models": ["mff"]}, "grid.yaml: unknown model 'mff'; did you mean 'mf'?"),
+            ({"models": ["ease"]}, "expected ease among the baselines, received it among the models"),
+            ({"baselines": ["mf"]}, "expected mf among the models, received it among the baselines"),
+            ({"baselines": ["easy"]}, "unknown model 'easy'; did you mean 'ease'?"),
+            ({"ours": ["bpr"]}, "unknown loss of ours 'bpr'"),
+            ({"metrics": ["ndgc@20"]}, "unknown metric 'ndgc'; did you mean 'ndcg'?"),
+            ({"metrics": ["ndcg"]}, "metrics: expected a length of list, as in ndcg@20, received 'ndcg'"),
+            ({"metrics": ["ndcg@0"]}, "received 'ndcg@0'"),
+            ({"metrics": []}, "grid.yaml: metrics: "),
+            ({"losses": []}, "expected models with losses, or baselines, received neither"),
+            ({"models": []}, "expected models with losses, or baselines, received neither"),
+            ({"datasets": "clicks.csv"}, "grid.yaml: datasets: expected a valid list, received 'clicks.csv'"),
+            ({"datasets": []}, "grid.yaml: datasets: "),
+            ({"k": 0}, "grid.yaml: k: expected greater than or equal to 1, received 0"),
+            ({"k": "many"}, "grid.yaml: k: expected a valid integer"),
+            ({"seeds": [-1]}, "grid.yaml: seeds.0: expected greater than or equal to 0, received -1"),
+            ({"seeds": [1, 1]}, "seeds: expected each once, received 1, 1"),
+            ({"losses": ["sl", "sl"]}, "losses: expected each once"),
+            ({"settings": [{"set": {"los.tau": 1}}]}, "unknown key 'los.tau'; did you mean 'loss.…'?"),
+            ({"settings": [{"set": {"loss": 1}}]}, "unknown key 'loss'"),
+            ({"settings": [{"set": {"data.nois": 1}}]}, "unknown key 'data.nois'; did you mean 'data.noise'?"),
+            ({"settings": [{"sets": {}}]}, "grid.yaml: expected a value of settings.0.set, received none"),
+            ({"settings": [{"set": {}, "wen": {}}]}, "grid.yaml: settings.0: unknown key 'wen'; did you mean 'when'?"),
+            ({"settings": [{"set": {}, "when": {"lss": "sl"}}]}, "unknown key of when 'lss'; did you mean 'loss'?"),
+            ({"settings": [{"set": {}, "when": {"loss": "slk"}}]}, "unknown loss 'slk'; did you mean 'sl'?"),
+            ({"settings": [{"set": {}, "when": {"dataset": "click.csv"}}]}, "did you mean 'clicks.csv'?"),
+            ({"settings": [{"set": {}, "when": {"variant": "x"}}]}, "unknown variant 'x'"),
+            ({"variants": {"a": {"loss.tau": 1, "lss.tau": 1}}}, "unknown key 'lss.tau'"),
+            ({"variants": {"a": {"set": {}, "wen": {}}}}, "grid.yaml: variants.a: unknown key 'wen'"),
+            ({"variants": ["a"]}, "grid.yaml: variants: expected a valid dictionary"),
+            (
+                {"published": {"table": "slatk_table2"}},
+                "unknown table 'slatk_table2'; did you mean 'slatk_table02_top20'?",
+            ),
+            ({"published": {"tabel": "x"}}, "grid.yaml: "),
+            ({"published": {"table": "slatk_table01_datasets"}}, "expected a table of measured figures"),
+            (
+                {"published": {"table": "slatk_table02_top20", "where": {"data": "x"}}},
+                "unknown column 'data'; did you mean 'dataset'?",
+            ),
+            (
+                {"published": {"table": "slatk_table02_top20", "names": {"slk": "SL"}}},
+                "unknown name of published 'slk'; did you mean 'sl'?",
+            ),
+            (
+                {"published": {"table": "slatk_table02_top20", "names": {"sl": "SLL"}}},
+                "sl: expected a name of slatk_table02_top20, received 'SLL'",
+            ),
+        ],
+    )
+    def test_what_is_wrong_is_said_in_one_line(self, tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+        with pytest.raises(InputError) as caught:
+            read_spec(write(tmp_path, **changes))
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("content", "said"),
+        [
+            (b"title: [", "bad.yaml: expected YAML, received a text that is none: "),
+            (b"- a\n- b\n", "bad.yaml: expected keys with values, received list"),
+            (b"", "bad.yaml: expected keys with values, received NoneType"),
+            (b"just words", "bad.yaml: expected keys with values, received str"),
+            (b"title: \xff\xfe", "bad.yaml: expected YAML, received a text that is none: "),
+            (b"title: !!python/object/apply:os.system [ls]", "bad.yaml: expected YAML, received a text that is none"),
+            (b"losses: [sl]", "bad.yaml: expected a value of title, received none"),
+        ],
+    )
+    def test_what_is_no_specification(self, tmp_path: Path, content: bytes, said: str) -> None:
+        (tmp_path / "bad.yaml").write_bytes(content)
+        with pytest.raises(InputError) as caught:
+            read_spec(tmp_path / "bad.yaml")
+        assert str(caught.value).startswith(said)
+        assert "\n" not in str(caught.value)
+
+    def test_neither_a_file_nor_a_name(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match=r"unknown specification 'slatk-tabel18'; did you mean 'slatk-table18'\?"):
+            read_spec("slatk-tabel18")
+        with pytest.raises(InputError, match="expected a file of YAML, received Is a directory"):
+            read_spec(tmp_path)
+
+    @pytest.mark.parametrize("name", SHIPPED)
+    def test_what_is_shipped(self, name: str) -> None:
+        spec = read_spec(name)
+        assert spec.title
+        for cell in cells(spec):
+            cell.plan()
+            cell.data_options()
+        if spec.published is not None:
+            assert spec.published.table in TABLES
+
+
+class TestRules:
+    def test_later_ones_win_and_variants_last(self, tmp_path: Path) -> None:
+        rules = [
+            {"set": {"loss.tau": 0.3, "training.epochs": 7}},
+            {"when": {"loss": ["slatk"]}, "set": {"loss.tau": 0.2, "loss.tau_w": 2}},
+            {"when": {"dataset": "clicks.csv", "variant": "b"}, "set": {"loss.pull": 0.8}},
+        ]
+        found = {
+            (cell.loss, cell.variant): cell.plan()
+            for cell in grid(tmp_path, settings=rules, variants={"a": {"training.epochs": 9}, "b": {"loss.tau": 0.4}})
+        }
+        assert list(found) == [("sl", "a"), ("sl", "b"), ("slatk", "a"), ("slatk", "b")]
+        values = {key: (plan.loss.settings()["tau"], plan.training.epochs) for key, plan in found.items() if plan.loss}
+        assert values == {
+            ("sl", "a"): (0.3, 9),
+            ("sl", "b"): (0.4, 7),
+            ("slatk", "a"): (0.2, 9),
+            ("slatk", "b"): (0.4, 7),
+        }
+        pulls = {key: plan.loss.settings()["pull"] for key, plan in found.items() if plan.loss}
+        assert (pulls["sl", "a"], pulls["sl", "b"], pulls["slatk", "b"]) == (1.0, 0.8, 0.8)
+
+    def test_a_variant_of_one_loss_leaves_the_others_plain(self, tmp_path: Path) -> None:
+        variants = {f"k{k}": {"when": {"loss": "slatk"}, "set": {"loss.k": k}} for k in (5, 10)}
+        found = grid(tmp_path, variants=variants, baselines=["ease"])
+        assert [(cell.model, cell.label) for cell in found] == [
+            ("mf", "sl"), ("mf", "slatk/k5"), ("mf", "slatk/k10"), ("ease", ""),
+        ]  # fmt: skip
+
+    def test_a_baseline_takes_what_concerns_it(self, tmp_path: Path) -> None:
+        rules = [{"set": {"training.epochs": 3, "loss.tau": 0.1, "data.core": 2}}]
+        variants = {"clean": {"data.noise": 0.0}, "noisy": {"data.noise": 0.1}}
+        found = [c for c in grid(tmp_path, settings=rules, baselines=["ease"], variants=variants) if c.model == "ease"]
+        assert [cell.variant for cell in found] == ["clean", "noisy"]
+        assert [cell.data_options().noise for cell in found] == [0.0, 0.1]
+        assert found[0].data_options().core == 2
+        assert found[0].plan().loss is None
+        found = [c for c in grid(tmp_path, baselines=["ease"], variants={"x": {"loss.tau": 1}}) if c.model == "ease"]
+        assert [cell.variant for cell in found] == [""]
+
+    def test_numbers_that_yaml_takes_for_text(self, tmp_path: Path) -> None:
+        """1e-3 has no dot, and is a text to YAML 1.1."""
+        path = tmp_path / "grid.yaml"
+        path.write_text(
+            "title: t\ndatasets: [x]\nlosses: [sl]\n"
+            "settings: [{set: {optimizer.lr: 1e-3, training.batch: none, data.noise: 1e-1, data.protocol: shortlist}}]"
+        )
+        cell = next(cells(read_spec(path)))
+        assert cell.plan().optimizer.lr == 0.001
+        assert cell.plan().training.batch is None
+        assert (cell.data_options().noise, cell.data_options().protocol) == (0.1, "shortlist")
+
+    def test_wrong_values_are_said_by_the_plan(self, tmp_path: Path) -> None:
+        cell = grid(tmp_path, settings=[{"set": {"loss.tau": -1}}])[0]
+        with pytest.raises(InputError, match=r"SL\.tau: expected a number above 0, received -1"):
+            cell.plan()
+        cell = grid(tmp_path, settings=[{"set": {"loss.tua": 1}}])[0]
+        with pytest.raises(InputError, match=r"unknown parameter 'tua'; did you mean 'tau'\?"):
+            cell.plan()
+
+    def test_seeds_come_last(self, tmp_path: Path) -> None:
+        found = grid(tmp_path, seeds=[5, 3], datasets=["a", "b"])
+        assert [(cell.seed, cell.dataset) for cell in found] == [
+            (5, "a"), (5, "a"), (5, "b"), (5, "b"), (3, "a"), (3, "a"), (3, "b"), (3, "b"),
+        ]  # fmt: skip
+        assert found[0].data_options().seed == 5
+
+
+class TestOnly:
+    @pytest.fixture
+    def found(self, tmp_path: Path) -> list[Cell]:
+        return grid(
+            tmp_path,
+            datasets=["a", "b"],
+            baselines=["ease", "popularity"],
+            variants={"k5": {"when": {"loss": "slatk"}, "set": {"loss.k": 5}},
+                      "k9": {"when": {"loss": "slatk"}, "set": {"loss.k": 9}}},
+        )  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("names", "left"),
+        [
+            ([], {"a mf sl", "a mf slatk/k5", "a mf slatk/k9", "a ease", "a popularity",
+                  "b mf sl", "b mf slatk/k5", "b mf slatk/k9", "b ease", "b popularity"}),
+            (["a"], {"a mf sl", "a mf slatk/k5", "a mf slatk/k9", "a ease", "a popularity"}),
+            (["sl"], {"a mf sl", "b mf sl"}),
+            (["mf", "b"], {"b mf sl", "b mf slatk/k5", "b mf slatk/k9"}),
+            (["k5"], {"a mf slatk/k5", "b mf slatk/k5"}),
+            (["ease"], {"a ease", "b ease"}),
+            (["ease", "sl", "a"], {"a ease", "a mf sl"}),
+            (["ease", "mf", "a", "k9"], {"a mf slatk/k9"}),
+            (["sl", "k5"], set()),
+        ],
+    )  # fmt: skip
+    def test_names_of_all_axes(self, found: list[Cell], names: list[str], left: set[str]) -> None:
+        assert {str(cell).removesuffix(" seed 0") for cell in select(found, names)} == left
+
+    def test_a_name_that_is_none(self, found: list[Cell]) -> None:
+        with pytest.raises(InputError, match=r"--only: unknown name 'slatkk'; did you mean 'slatk'\?"):
+            select(found, ["slatkk"])

@@ -1,0 +1,238 @@
+"""The page of a grid: what it says, and what a real browser makes of it."""
+
+import html
+import json
+import re
+import shutil
+import struct
+import subprocess
+import zlib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from shortlist.bench import Bench, Cell, Result, Spec, cells, read_spec, summarise, work
+from shortlist.report import Page, Section, Table, against, lines, render
+from shortlist.report.bench import bench_page
+
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
+)
+
+GRID = {
+    "title": "Grid <of> tests",
+    "about": "What it is & why.",
+    "datasets": ["clicks.csv"],
+    "losses": ["sl", "bpr", "slatk"],
+    "baselines": ["popularity", "item_knn"],
+    "ours": ["slatk"],
+    "seeds": [0, 1],
+    "k": 5,
+    "metrics": ["ndcg@5"],
+    "variants": {
+        "τ_w 1": {"when": {"loss": "slatk"}, "set": {"loss.tau_w": 1.0}},
+        "τ_w 2": {"when": {"loss": "slatk"}, "set": {"loss.tau_w": 2.0}},
+    },
+    "settings": [
+        {"when": {"model": "mf"}, "set": {"model.dim": 8, "training.epochs": 3, "training.batch": 8,
+         "training.validate_every": 1, "training.pilot": 0, "optimizer.lr": 0.03}},
+        {"when": {"loss": "bpr"}, "set": {"optimizer.lr": 1e30}},
+    ],
+    "published": {"table": "slatk_table03_ndcg_varying_k", "names": {"clicks.csv": "Health", "mf": "MF", "sl": "SL"}},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(clicks: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Spec, Bench, dict[Cell, Result]]:
+    folder = tmp_path_factory.mktemp("grid")
+    (folder / "grid.yaml").write_text(yaml.safe_dump(GRID, sort_keys=False))
+    spec, bench = read_spec(folder / "grid.yaml"), Bench(folder / "out", clicks.parent)
+    grid = list(cells(spec))
+    work(bench, grid)
+    return spec, bench, {cell: result for cell in grid if (result := bench.result(cell)) is not None}
+
+
+@pytest.fixture(scope="module")
+def page(made: tuple[Spec, Bench, dict[Cell, Result]]) -> Page:
+    spec, bench, results = made
+    return bench_page(spec, summarise(spec, results), results, {cell: bench.path(cell) for cell in results})
+
+
+@pytest.fixture(scope="module")
+def file(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(render(page), encoding="utf-8")
+    return path
+
+
+def test_what_the_page_holds(page: Page, made: tuple[Spec, Bench, dict[Cell, Result]]) -> None:
+    found = {section.title: section for section in page.sections}
+    assert list(found) == [
+        "Results", "Published and measured", "Variants", "Metric against K", "Learning curves", "Time",
+    ]  # fmt: skip
+    table, failed = found["Results"].tables
+    assert [row[2].text for row in table.cells()] == ["sl", "bpr", "slatk/τ_w 1", "slatk/τ_w 2", "", ""]
+    assert table.live
+    assert sum(cell.mark for row in table.cells() for cell in row[5:6]) == 2  # the best of the losses, of the baselines
+    assert [row[5].text for row in table.cells()][1] == "failed"
+    assert failed.rows[0][:4] == ["clicks.csv", "mf", "bpr", "2"]
+    assert "became" in str(failed.rows[0][4])
+    assert [figure.title for figure in found["Metric against K"].figures] == [
+        "clicks.csv, mf: ndcg@K", "clicks.csv, baselines: ndcg@K",
+    ]  # fmt: skip
+    learned = found["Learning curves"].figures[0].svg
+    for label in ("sl", "slatk/τ_w 1", "slatk/τ_w 2"):
+        assert f">{label}<" in learned
+
+
+def test_the_page_needs_nothing_else(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    addresses = set(re.findall(r"(?:https?:)?//[\w.]+", re.sub(r"(?s)<script>.*?</script>", "", text)))
+    assert addresses <= {"http://www.w3.org"}  # the name of a format
+    assert "<script>" in text
+    assert "Grid &lt;of&gt; tests" in text
+    assert "What it is &amp; why." in text
+
+
+def test_pages_without_live_tables_have_no_script() -> None:
+    table = Table(["a"], [["1"]])
+    assert "<script" not in render(Page("t", "l", [Section("s", tables=[table])]))
+    assert "<script" in render(Page("t", "l", [Section("s", tables=[Table(["a"], [["1"]], live=True)])]))
+
+
+def test_pictures_of_few_points() -> None:
+    import polars as pl
+
+    one = pl.DataFrame({"name": ["a"], "x": [0.1], "y": [0.1]})
+    assert against(one, title="measured", axis="published").startswith("<svg")
+    many = pl.DataFrame({"name": [f"n{n}" for n in range(12)] * 2, "at": [1] * 12 + [2] * 12, "value": [0.1] * 24})
+    svg = lines(many, title="ndcg", axis="epoch")
+    assert svg.count("stroke-dasharray") >= 4  # colours come again after eight
+
+
+needs_browser = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
+
+
+def browse(page: Path, folder: Path, *flags: str) -> str:
+    """What the browser prints; a profile of its own, no network."""
+    quiet = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking",
+             "--proxy-server=127.0.0.1:9", "--no-first-run", f"--user-data-dir={folder / 'profile'}")  # fmt: skip
+    answer = subprocess.run(
+        [CHROMIUM, *quiet, *flags, page.as_uri()], capture_output=True, text=True, timeout=120, check=True
+    )
+    return answer.stdout
+
+
+@needs_browser
+class TestInABrowser:
+    def test_sorting_and_filtering(self, file: Path, tmp_path: Path) -> None:
+        """Clicks and words, as a person gives them; the table tells what it shows after each."""
+        steps = """
+<script>
+const seen = [], box = document.querySelector(".live");
+const column = (name) => [...box.querySelectorAll("th")].findIndex((head) => head.textContent === name);
+const show = (name) => seen.push([...box.querySelectorAll("tbody tr")].filter((row) => !row.hidden)
+  .map((row) => row.cells[column(name)].firstChild?.textContent ?? ""));
+const click = (name) => box.querySelectorAll("th")[column(name)].querySelector("button").click();
+const input = box.querySelector("input");
+const type = (text) => { input.value = text; input.dispatchEvent(new Event("input")); };
+show("loss");
+click("measured"); show("measured");
+click("measured"); show("measured");
+click("loss"); show("loss");
+type("SLATK  τ_w"); show("loss");
+type("nothing like it"); show("loss");
+type(""); show("loss");
+document.body.innerHTML = "<pre id=seen></pre>";
+document.querySelector("pre").textContent = JSON.stringify(seen);
+</script>"""
+        copy = tmp_path / "copy.html"
+        copy.write_text(file.read_text(encoding="utf-8").replace("</body>", steps + "</body>"), encoding="utf-8")
+        dom = browse(copy, tmp_path, "--dump-dom")
+        match = re.search(r'<pre id="seen">(.*?)</pre>', dom, re.DOTALL)
+        assert match is not None
+        before, down, up, names, some, none, all_of_them = json.loads(html.unescape(match[1]))
+        assert before == ["sl", "bpr", "slatk/τ_w 1", "slatk/τ_w 2", "", ""]
+        values = [float(text.rstrip("*")) for text in down[:-1]]
+        assert values == sorted(values, reverse=True)
+        assert len(values) == 5
+        assert (down[-1], up[-1]) == ("failed", "failed")
+        assert up[:-1] == down[-2::-1]
+        assert names == ["bpr", "sl", "slatk/τ_w 1", "slatk/τ_w 2", "", ""]
+        assert some == ["slatk/τ_w 1", "slatk/τ_w 2"]
+        assert none == []
+        assert all_of_them == names
+
+    @pytest.mark.parametrize(("scheme", "paper"), [(1, (255, 255, 255)), (0, (0x14, 0x18, 0x1F))])
+    def test_light_and_dark(self, file: Path, tmp_path: Path, scheme: int, paper: tuple[int, int, int]) -> None:
+        picture = tmp_path / "page.png"
+        flags = (
+            f"--blink-settings=preferredColorScheme={scheme}",
+            "--window-size=1200,1800",
+            "--force-device-scale-factor=0.5",  # fewer pixels to read
+            f"--screenshot={picture}",
+        )
+        browse(file, tmp_path, *flags)
+        colours = Counter(pixels(picture.read_bytes()))
+        assert colours.most_common(1)[0][0] == paper
+        is_bright = sum(paper) > 384
+        ink = sum(count for colour, count in colours.items() if (sum(colour) < 200 if is_bright else sum(colour) > 560))
+        assert ink > 200  # text that stands out from its paper
+        curves = sum(count for colour, count in colours.items() if max(colour) - min(colour) > 90)
+        assert curves > 50  # and pictures in colour
+
+    def test_nothing_is_wider_than_the_page(self, file: Path, tmp_path: Path) -> None:
+        script = "<script>document.title = document.documentElement.scrollWidth</script></body>"
+        copy = tmp_path / "copy.html"
+        copy.write_text(file.read_text(encoding="utf-8").replace("</body>", script), encoding="utf-8")
+        dom = browse(copy, tmp_path, "--window-size=1200,900", "--dump-dom")
+        assert int(re.search(r"<title>(\d+)</title>", dom)[1]) <= 1200  # type: ignore[index]
+
+    def test_on_paper(self, file: Path, tmp_path: Path) -> None:
+        browse(file, tmp_path, f"--print-to-pdf={tmp_path / 'page.pdf'}")
+        assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+        if reader := shutil.which("pdftotext"):
+            text = subprocess.run(
+                [reader, tmp_path / "page.pdf", "-"], capture_output=True, text=True, check=True
+            ).stdout
+            for word in ("Grid <of> tests", "seconds", "Learning curves", "What failed"):
+                assert word in text
+            assert "Show only rows" not in text
+
+
+def pixels(png: bytes) -> list[tuple[int, int, int]]:
+    """Every third pixel of a picture, read without help: PNG of 8 bits a channel, not interlaced."""
+    place, data, width, channels = 8, b"", 0, 0
+    while place < len(png):
+        (length,), kind = struct.unpack(">I", png[place : place + 4]), png[place + 4 : place + 8]
+        body = png[place + 8 : place + 8 + length]
+        if kind == b"IHDR":
+            width, _, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", body)
+            assert (depth, interlaced) == (8, 0)
+            channels = {2: 3, 6: 4}[colour]
+        elif kind == b"IDAT":
+            data += body
+        place += 12 + length
+    raw, stride = zlib.decompress(data), width * channels
+    above, found = bytearray(stride), []
+    for start in range(0, len(raw), stride + 1):
+        row, how = bytearray(raw[start + 1 : start + 1 + stride]), raw[start]
+        unfiltered(row, above, how, channels)
+        above = row
+        found += [tuple(row[at : at + 3]) for at in range(0, stride, 3 * channels)]
+    return found
+
+
+def unfiltered(row: bytearray, above: bytearray, how: int, channels: int) -> None:
+    """Undo the filter of one row of a PNG, in place."""
+    for at in range(len(row)):
+        left = row[at - channels] if at >= channels else 0
+        up, corner = above[at], above[at - channels] if at >= channels else 0
+        if how == 4:
+            guess = left + up - corner
+            near = min((left, up, corner), key=lambda value: abs(guess - value))
+        else:
+            near = (0, left, up, (left + up) // 2)[how]
+        row[at] = (row[at] + near) % 256
