@@ -43,6 +43,8 @@ class GuidedRec(Loss):
     formula = "(N·ln(1 + exp(−s_i)) + Σ_j ln(1 + exp(s_j)))/(N + 1) − w·E(list), E a network that learns DCG"
     target = "DCG"
     citation = "Rashed et al., SIGIR 2021"
+    cost = "a small network on ten scores for each positive"
+    use = "To compare with: NDCG as a network has learnt it."
     similarity: ClassVar[Similarity] = "cosine"
     sampled: ClassVar[int | None] = 9
 

@@ -46,6 +46,8 @@ class ListNet(Loss):
     formula = "ln Σ_j exp(s_j/τ) − Σ_i t_i·s_i/τ, t = y/Σy or softmax(y), of a user"
     target = "likelihood of the first place"
     citation = "Cao et al., ICML 2007"
+    cost = "one pass over the scores of all items"
+    use = "Where grades say how likely an item comes first."
 
     tau: float = param(default=1.0, above=0, help="temperature τ of the scores", search=Search(0.02, 2.0, log=True))
     target_is: Literal["proportional", "softmax"] = param(
@@ -88,6 +90,8 @@ class ListMLE(Loss):
     formula = "Σ_k (ln Σ_{l≥k} exp(s_(l)/τ) − s_(k)/τ), k in the order of labels"
     target = "likelihood of the ranking"
     citation = "Xia et al., ICML 2008"
+    cost = "a sort of each row"
+    use = "Where a whole order of items is known."
 
     tau: float = param(default=1.0, above=0, help="temperature τ of the scores", search=Search(0.02, 2.0, log=True))
     places: Literal["positives", "all"] = param(default="positives", help="which places of the list the sum goes over")

@@ -128,6 +128,8 @@ class SmoothNDCG(Loss):
     formula = "−Σ_k Σ_i G_i·h_ik/(Z·D(k)), h_ik = softmax_i(−(s_i − s_[k])²/ς), of a user"
     target = "NDCG"
     citation = "Chapelle & Wu, Information Retrieval 2010"
+    cost = "every item against every rank of a short list"
+    use = "Where lists are short and graded, with a smoothing that is turned down."
     remedy = "a larger loss.sigma"
     sampled: ClassVar[int | None] = 100
 
@@ -183,6 +185,8 @@ class NeuralNDCG(Loss):
     formula = "−Σ_{k≤K} (P̂G)_k/(Z·D(k)), P̂ a relaxed sort of all items, of a user"
     target = "NDCG@K"
     citation = "Pobrotyn & Białobrzeski, SIGIR eCom 2021"
+    cost = "every item against every rank of a short list, several times"
+    use = "Where lists are short and graded: sorting itself is relaxed."
     remedy = "a larger loss.tau"
     sampled: ClassVar[int | None] = 50
 
