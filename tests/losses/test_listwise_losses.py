@@ -11,7 +11,7 @@ from sklearn.metrics import ndcg_score
 from torch import Tensor
 
 from losses.entries.listwise import logsumexp
-from losses.test_surrogate_losses import graded_table, separated
+from losses.graded import graded_table, separated
 from scores.tables import random_case
 from shortlist.errors import InputError
 from shortlist.losses import SL, ListMLE, ListNet, Loss, NeuralNDCG, SmoothNDCG, relaxed_sorts

@@ -14,6 +14,7 @@ from sklearn.metrics import ndcg_score
 from torch import Tensor
 
 from losses.entries.surrogates import sigmoid
+from losses.graded import graded_table, separated
 from scores.tables import Case, random_case
 from shortlist.errors import ShortlistError
 from shortlist.losses import SONG, ApproxNDCG, GuidedRec, Loss, SONGAtK
@@ -22,21 +23,6 @@ from shortlist.training import Progress
 from training.toys import training
 
 FORMS = ["dense", "factored", "factored_apart"]
-
-
-def separated(seed: int, rows: int = 6, items: int = 12) -> tuple[Tensor, Tensor]:
-    """Scores that lie at least 1 apart, and labels of which every row has some above 0."""
-    g = torch.Generator().manual_seed(seed)
-    score_RC = torch.stack([torch.randperm(items, generator=g) for _ in range(rows)]).double()
-    label_RC = torch.randint(0, 4, (rows, items), generator=g) * (torch.rand(rows, items, generator=g) < 0.4)
-    label_RC[:, 0] = 2
-    return score_RC + 0.2 * torch.rand(rows, items, generator=g), label_RC
-
-
-def graded_table(score_RC: Tensor, label_RC: Tensor) -> DenseTable:
-    table = DenseTable.from_matrix(score_RC, label_RC > 0)
-    table.grade_P = label_RC[label_RC > 0]
-    return table
 
 
 @pytest.mark.parametrize("is_graded", [False, True])
@@ -282,3 +268,31 @@ def test_stopped_and_resumed_gives_the_same_bits(name: str, against: str, tmp_pa
     assert len(states[0]) > 2
     for key, tensor in states[0].items():
         assert np.array_equal(tensor.numpy(), states[1][key].numpy(), equal_nan=True), key
+
+
+# -------------------------------------------------------------------------------------------- samples, and bounds
+
+
+@pytest.mark.parametrize("loss", [ApproxNDCG(), SONG(), SONGAtK()])
+def test_exact_is_the_limit_of_sampled(loss: Loss) -> None:
+    """The error falls as the square root of the number of draws, which stand for the whole catalogue."""
+    g = torch.Generator().manual_seed(0)
+    score_C = torch.randn(2000, generator=g, dtype=torch.float64) * 0.3
+    pos = torch.tensor([0.8], dtype=torch.float64)
+    exact = loss(pos, score_C[1:].unsqueeze(0))
+    errors = []
+    for draws in (100, 1600, 25600):
+        drawn = [score_C[1 + torch.randint(1999, (1, draws), generator=g)] for _ in range(100)]
+        errors.append(sum(abs(float(loss(pos, neg, n_items=2000) - exact)) for neg in drawn) / 100)
+    assert 2.5 < errors[0] / errors[1] < 6.5  # 4 in the limit
+    assert 2.5 < errors[1] / errors[2] < 6.5
+
+
+@pytest.mark.parametrize("margin", [1.0, 1.5])
+def test_song_never_promises_more_than_dcg(margin: float) -> None:
+    """With c ≥ 1 the squared hinges count at least those that stand above: the rank is at least the true one."""
+    for seed in range(50):
+        g = torch.Generator().manual_seed(seed)
+        pos, neg = torch.randn(1, generator=g).double(), torch.randn(1, 8, generator=g).double()
+        rank = 1 + int((neg >= pos).sum())
+        assert -SONG(margin=margin)(pos, neg).item() <= 1 / math.log2(1 + rank) + 1e-12
