@@ -104,6 +104,22 @@ class TestGood:
         assert plan["seconds"] == pytest.approx(sum(cell["seconds"] for cell in plan["missing"]))
         assert shortlist(*words, "--dry-run", "--seeds", "0", "--json").json["missing"] == []
 
+    @pytest.mark.parametrize("name", ["slatk-table3", "slatk-table4", "slatk-noise", "slatk-temperature", "slatk-why"])
+    def test_shipped_grids_on_their_data(
+        self,
+        shortlist: Command,
+        shared_data: Callable[[str], Path],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        name: str,
+    ) -> None:
+        place = shared_data("amazon2014-health").parent
+        monkeypatch.setattr("shortlist.bench.seconds_of_epoch", lambda cell, split: 1.0)
+        only = ("--only", "amazon2014-health", "--data", place, "--out", tmp_path / "out")
+        plan = shortlist("bench", name, "--dry-run", "--json", *only).json
+        assert plan["cells"] == len(plan["missing"]) > 20
+        assert plan["seconds"] == 150 * plan["cells"]
+
     def test_a_failing_cell_does_not_stop_the_grid(
         self, shortlist: Command, write: Write, data: Path, tmp_path: Path
     ) -> None:

@@ -49,7 +49,7 @@ class TestKeys:
             {"settings": ({"set": {"loss.tau": 0.3}},)},
             {"settings": ({"set": {"model.dim": 9}},)},
             {"settings": ({"set": {"optimizer.lr": 0.06}},)},
-            {"settings": ({"set": {"training.epochs": 4}},)},
+            {"settings": ({"set": {"training.epochs": 5}},)},
             {"settings": ({"set": {"training.pilot": 2}},)},
             {"settings": ({"set": {"data.noise": 0.1}},)},
             {"settings": ({"set": {"data.protocol": "shortlist"}},)},

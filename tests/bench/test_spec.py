@@ -1,5 +1,8 @@
 """Specifications: what is read, and what is said of what cannot be."""
 
+import csv
+import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +125,61 @@ class TestReading:
             cell.data_options()
         if spec.published is not None:
             assert spec.published.table in TABLES
+
+    def test_the_one_in_the_documents(self, tmp_path: Path) -> None:
+        text = (Path(__file__).parents[2] / "docs" / "bench.md").read_text(encoding="utf-8")
+        (tmp_path / "grid.yaml").write_text(text.split("```yaml\n")[1].split("```")[0], encoding="utf-8")
+        spec = read_spec(tmp_path / "grid.yaml")
+        assert len(list(cells(spec))) == 2 * (4 + 2) * 3
+        for cell in cells(spec):
+            cell.plan()
+        for name in SHIPPED:
+            assert f"| `{name}` |" in text or name.startswith(("slatk-table2", "llpauc-"))
+
+    def test_variants_of_shipped_ones_are_what_their_names_say(self) -> None:
+        for cell in cells(read_spec("slatk-why")):
+            loss = cell.plan().loss
+            assert loss is not None
+            numbers = dict(re.findall(r"(τ_w|c) ([\d.]+)", cell.variant))
+            settings = loss.settings()
+            assert settings["tau"] == 0.2
+            assert settings["pull"] == float(numbers.get("c", 1.0))
+            if cell.loss == "slatk":
+                assert settings["tau_w"] == float(numbers["τ_w"])
+                assert settings["weight"] == ("published" if "published" in cell.variant else "detached")
+        for name in ("slatk-table3", "slatk-table4"):
+            for cell in cells(read_spec(name)):
+                if cell.variant:
+                    plan, k = cell.plan(), int(cell.variant.removeprefix("k"))
+                    assert plan.loss is not None
+                    assert (plan.loss.settings()["k"], plan.decides()) == (k, ("ndcg", k))
+        for cell in cells(read_spec("slatk-temperature")):
+            loss = cell.plan().loss
+            assert loss is not None
+            if cell.variant:
+                assert loss.settings()["tau_w"] == float(cell.variant.removeprefix("τ_w "))
+        for cell in cells(read_spec("slatk-noise")):
+            assert f"{100 * cell.data_options().noise:.0f} %" == cell.variant
+
+    @pytest.mark.parametrize("name", ["slatk-table3", "slatk-table4"])
+    def test_published_settings_of_slatk(self, name: str) -> None:
+        """Temperatures and intervals as in Tables 11 and 12."""
+        folder = files("shortlist.bench") / "published"
+        sets = {"amazon2014-health": "slatk_table11_hyperparameters_health.csv",
+                "amazon2014-electronic": "slatk_table12_hyperparameters_electronic.csv"}  # fmt: skip
+        checked = 0
+        for cell in cells(read_spec(name)):
+            if cell.loss == "slatk" and cell.seed == 0:
+                rows = csv.DictReader((folder / sets[cell.dataset]).read_text(encoding="utf-8").splitlines())
+                wanted = ("MF", f"SL@{cell.variant.removeprefix('k')}")
+                (row,) = [row for row in rows if (row["backbone"], row["loss"]) == wanted]
+                loss = cell.plan().loss
+                assert loss is not None
+                settings = loss.settings()
+                theirs = float(row["tau_d"]), float(row["tau_w"]), int(row["T_beta"])
+                assert (settings["tau"], settings["tau_w"], settings["refresh"]) == theirs
+                checked += 1
+        assert checked == 12
 
 
 class TestRules:

@@ -16,7 +16,7 @@ from shortlist.bench.cells import Cell
 from shortlist.data import Split, builtin, load
 from shortlist.data.public_sets import SETS
 from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable, unknown
-from shortlist.models import Factored
+from shortlist.models import Trained
 from shortlist.runs import CHECKPOINT, Busy, Run, default_ks, fingerprint, fit, open_run
 from shortlist.runs.folder import held, writing
 from shortlist.training import Training
@@ -194,7 +194,7 @@ class _Enough(Exception):
 def seconds_of_epoch(cell: Cell, split: Split, patience: float = 0.3) -> float | None:
     """About how long an epoch of a cell takes, by trying some steps; none for what has no epochs, or fails at once."""
     chosen = cell.plan()
-    if chosen.loss is None or not isinstance(chosen.model, Factored):
+    if chosen.loss is None or not isinstance(chosen.model, Trained):
         return None
     started, done = time.perf_counter(), 0.0
 
