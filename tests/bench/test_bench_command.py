@@ -205,7 +205,7 @@ class TestKills:
         assert whole.code == 0
         expected = {name: contents(path) for name, path in runs(tmp_path / "whole").items()}
         found = set()
-        for touch in count(30, 45):
+        for touch in count(35, 60):
             out = tmp_path / f"{touch}"
             answer = attempts(*arguments, "--out", out, touch=touch)
             if answer.code == 0:
@@ -244,18 +244,18 @@ def _figures(answer: Answer) -> list[Any]:
 class TestTogether:
     def test_two_processes_on_one_folder(self, attempts: Attempts, write: Write, data: Path, tmp_path: Path) -> None:
         """Both end with all, and every cell is computed once."""
-        out, slowly = tmp_path / "out", ({"when": {"model": "mf"}, "set": {"training.epochs": 40}},)
-        arguments = ("bench", write(seeds=[0, 1, 2, 3], settings=slowly), "--data", data, "--out", out, "--json")
+        out, slowly = tmp_path / "out", ({"when": {"model": "mf"}, "set": {"training.epochs": 25}},)
+        arguments = ("bench", write(seeds=[0, 1, 2], settings=slowly), "--data", data, "--out", out, "--json")
         others = Attempts()
         with ThreadPoolExecutor() as pool:
             answers = [each.result() for each in [pool.submit(process, *arguments) for process in (attempts, others)]]
         others.close()
         assert [answer.code for answer in answers] == [0, 0]
-        assert len(runs(out)) == 8
+        assert len(runs(out)) == 6
         assert answers[0].json["rows"] == answers[1].json["rows"]
-        assert [len(row["values"]) for row in answers[0].json["rows"]] == [4, 4]
+        assert [len(row["values"]) for row in answers[0].json["rows"]] == [3, 3]
         lines = [line.split(":")[0] for answer in answers for line in answer.err.splitlines()]
-        assert len(lines) == len(set(lines)) == 8
+        assert len(lines) == len(set(lines)) == 6
 
     def test_two_jobs(self, attempts: Attempts, words: list[object], tmp_path: Path) -> None:
         answer = attempts(*words, "--json", "--jobs", 2)

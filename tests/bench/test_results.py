@@ -138,6 +138,11 @@ class TestMarks:
         rows = {row.loss: row for row in summarise(spec_of(), results_of(spec_of(), found))}
         assert rows["bpr"].p == pytest.approx(stats.ttest_rel(drawn["slatk"][0], drawn["bpr"][0]).pvalue)
 
+    def test_too_few_users_for_a_test(self) -> None:
+        one = {"sl": (np.array([0.5]), np.array([0.4])), "slatk": (np.array([0.6]), np.array([0.6]))}
+        rows = {row.loss: row for row in summarise(spec_of(), results_of(spec_of(), one))}
+        assert (rows["slatk"].is_best, rows["slatk"].is_sure, rows["sl"].p) == (True, False, None)
+
 
 ROWS = [
     Row("d_1", "mf", "sl|x", "50 %", "ndcg@5", 0.5, {0: 0.125, 1: 0.375}, 2.0, p=0.00001, is_best_baseline=True),

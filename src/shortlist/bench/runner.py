@@ -142,7 +142,8 @@ class Bench:
         except Exception as problem:
             if isinstance(problem, ShortlistError):
                 return _note(path, cell, str(problem))
-            return _note(path, cell, f"{type(problem).__name__}: {problem!s:.300}", traceback.format_exc())
+            reason = " ".join(f"{type(problem).__name__}: {problem!s:.300}".split())
+            return _note(path, cell, reason, traceback.format_exc())
 
     @contextmanager
     def _held(self, path: Path) -> Iterator[None]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from shortlist.errors import InputError
 from shortlist.metrics import compare, holm
 from shortlist.runs import Run
 
@@ -32,11 +31,9 @@ def _p(best: Seeds, other: Seeds, metric: str) -> float | None:
     seeds = sorted(best.keys() & other.keys())
     if not seeds:
         return None
-    try:
-        frames = {name: _by_user([runs[seed] for seed in seeds], metric) for name, runs in (("a", best), ("b", other))}
-        return compare(frames, metric).pairs[0].t
-    except InputError:  # fewer than two users have been measured in both
-        return None
+    frames = {name: _by_user([runs[seed] for seed in seeds], metric) for name, runs in (("a", best), ("b", other))}
+    both = frames["a"].drop_nulls().join(frames["b"].drop_nulls(), on="user_id", how="semi")
+    return compare(frames, metric).pairs[0].t if len(both) > 1 else None
 
 
 def _by_user(runs: Sequence[Run], metric: str) -> pl.DataFrame:
