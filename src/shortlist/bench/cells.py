@@ -76,7 +76,7 @@ class Cell:
         }
         key = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=5).hexdigest()
         words = "-".join(word for word in self.place if word)
-        name = re.sub(r"[^\w.@=+-]+", "_", words)[:150]  # what every file system takes
+        name = re.sub(r"[^\w.@=+-]+", "_", words).encode()[:150].decode(errors="ignore")  # what every file system takes
         return f"{name}-seed{self.seed}-{key}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -59,6 +60,7 @@ def bench(
     """
     from shortlist.bench import Bench, Failure, cells, read_spec, select, summarise
     from shortlist.cli.files import check_out
+    from shortlist.runs import Busy
 
     for path, endings in [*((path, WRITERS) for path in write or []), *([(report, (".html",))] if report else [])]:
         check_out(path, endings)
@@ -69,14 +71,14 @@ def bench(
     if not chosen:
         raise InputError(f"--only: expected names that have a cell in common, received {', '.join(only or [])}")
     for cell in chosen:
-        cell.plan()  # a wrong setting is said before hours of work, and so is a set that is not there
+        cell.plan()  # a wrong setting is said before hours of work
         cell.data_options()
     place = data or (Path(os.environ["SHORTLIST_DATA"]) if "SHORTLIST_DATA" in os.environ else None)
     folder = Bench(out, place)
     with step("reading data") as told:
         for number, cell in enumerate(chosen):
             told(number, len(chosen), f"reading {cell.dataset}")
-            folder.path(cell)
+            folder.path(cell)  # and so is a set that is not there
     if dry_run:
         _tell_plan(folder, chosen, jobs, as_json)
         return
@@ -84,7 +86,8 @@ def bench(
     if retry:
         for cell in chosen:
             if isinstance(folder.result(cell), Failure):
-                folder.forget(cell)
+                with suppress(Busy):  # another process has taken it up already
+                    folder.forget(cell)
     _compute(folder, place, grid, chosen, jobs)
     found = {cell: result for cell in chosen if (result := folder.result(cell)) is not None}
     rows = summarise(grid, found)

@@ -94,7 +94,7 @@ def _variants(spec: Spec, rows: Sequence[Row]) -> Iterator[Figure]:
             for row in here
             if row.variant in ("", variant)
         ]
-        yield Figure(_title(*key[:2]), groups(pl.DataFrame(points), title=key[2], axis=""))
+        yield Figure(_title(*key[:2]), groups(pl.DataFrame(points), title=key[2], axis="", zero=False))
 
 
 def _against_k(spec: Spec, places: Groups, results: Mapping[Cell, Result]) -> Iterator[Figure]:

@@ -38,12 +38,17 @@ def curves(values: pl.DataFrame, *, title: str) -> str:
     return _svg(band + line + point)
 
 
-def groups(values: pl.DataFrame, *, title: str, axis: str) -> str:
-    """Values of ordered groups: columns ``name``, ``group`` (a text, in the order of the rows) and ``value``."""
+def groups(values: pl.DataFrame, *, title: str, axis: str, zero: bool = True) -> str:
+    """Values of ordered groups: columns ``name``, ``group`` (a text, in the order of the rows) and ``value``.
+
+    The scale begins at 0, unless it is small differences that are to be seen.
+    """
     alt = _altair()
     order = values["group"].unique(maintain_order=True).to_list()
-    x = alt.X("group:N", title=axis, sort=order, axis=alt.Axis(labelAngle=0, labelLimit=120))
-    base = alt.Chart(_rows(values)).encode(x=x, y=alt.Y("value:Q", title=title), color=_colour(alt, values))
+    angle = 0 if len("".join(order)) < 60 else -40  # so that they do not run into one another
+    x = alt.X("group:N", title=axis or None, sort=order, axis=alt.Axis(labelAngle=angle, labelLimit=140))
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=zero))
+    base = alt.Chart(_rows(values)).encode(x=x, y=y, color=_colour(alt, values))
     line = base.mark_line(strokeWidth=1.5, opacity=0.65)
     return _svg(line + base.mark_point(filled=True, size=65, opacity=1).encode(shape=_shape(alt, values)))
 
@@ -125,13 +130,18 @@ def against(values: pl.DataFrame, *, title: str, axis: str) -> str:
 def _colour(alt: ModuleType, values: pl.DataFrame) -> Any:
     names = values["name"].unique(maintain_order=True).to_list()
     scale = alt.Scale(domain=names, range=_taken(PALETTE, names))
-    return alt.Color("name:N", title=None, sort=names, scale=scale, legend=alt.Legend(symbolOpacity=1))
+    return alt.Color("name:N", title=None, sort=names, scale=scale, legend=_legend(alt, names))
 
 
 def _shape(alt: ModuleType, values: pl.DataFrame) -> Any:
     names = values["name"].unique(maintain_order=True).to_list()
     scale = alt.Scale(domain=names, range=_taken(SHAPES, names))
-    return alt.Shape("name:N", title=None, sort=names, scale=scale, legend=alt.Legend(symbolOpacity=1))
+    return alt.Shape("name:N", title=None, sort=names, scale=scale, legend=_legend(alt, names))
+
+
+def _legend(alt: ModuleType, names: Sequence[str]) -> Any:
+    """In one line, or in several where there are too many names for one."""
+    return alt.Legend(symbolOpacity=1, columns=4 if len(names) > 6 else 0)
 
 
 def _taken(choices: Sequence[str], names: Sequence[str]) -> list[str]:
