@@ -134,7 +134,7 @@ class SoftmaxV(Loss):
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
         term_P = table.pair_sum(_SharedSoftplus(self.rho))
-        if table.weighted:
+        if table.log_weights() is not None:
             with torch.no_grad():
                 total_P = table.pair_sum(_Share(self.rho))
             term_P = term_P / total_P.clamp(min=1e-30)  # 0/1e-30 where there is none

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from shortlist.losses.base import Loss, mean_over_positives, registry
 from shortlist.parameters import Search, param
 from shortlist.scores import Hinge as HingeKernel
-from shortlist.scores import Kernel, ScoreTable, Softplus
+from shortlist.scores import Kernel, ScoreTable, Softplus, positive_pair_sum
+from shortlist.scores.table import ranks_among_positives
 
 _BLOCK = 1 << 22  # numbers that are worked on at once where pairs are compared one by one
 
@@ -103,35 +102,13 @@ class RankNet(Loss):
         """The mean over positives."""
         sum_P, count_P = table.pair_sum(Softplus()), table.per_positive(table.population_R)
         if table.grade_P is not None:
-            for better_N, worse_N in _graded_pairs(table.grade_P, table.row_P):
-                term_N = checkpoint(_softplus_difference, table.positives(), worse_N, better_N, use_reentrant=False)
-                sum_P = sum_P.index_add(0, better_N, term_N)
-                count_P = count_P.index_add(0, better_N, torch.ones_like(term_N))
+            grade_P = table.grade_P
+            at_least_P = ranks_among_positives(grade_P, table.row_P)
+            count_P = count_P + table.per_positive(torch.bincount(table.row_P)) - at_least_P
+            sum_P = sum_P + positive_pair_sum(
+                table, Softplus(), lambda better_Q, worse_Q: (grade_P[better_Q] > grade_P[worse_Q]).to(sum_P.dtype)
+            )
         return mean_over_positives(sum_P / count_P.clamp(min=1))
-
-
-def _softplus_difference(score_P: Tensor, left_N: Tensor, right_N: Tensor) -> Tensor:
-    return Softplus().value(score_P.index_select(0, left_N) - score_P.index_select(0, right_N))
-
-
-def _graded_pairs(grade_P: Tensor, row_P: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Blocks of all pairs of positives of a row, the one of the higher grade first."""
-    by_grade = torch.argsort(grade_P, stable=True)
-    order_S = by_grade[torch.argsort(row_P[by_grade], stable=True)]
-    row_S, grade_S = row_P[order_S], grade_P[order_S]
-    place_S = torch.arange(len(order_S), device=row_P.device)
-    starts_S = torch.ones_like(row_S, dtype=torch.bool)
-    starts_S[1:] = row_S[1:] != row_S[:-1]
-    first_S = torch.where(starts_S, place_S, 0).cummax(0).values  # of the row
-    starts_S[1:] |= grade_S[1:] != grade_S[:-1]
-    level_S = torch.where(starts_S, place_S, 0).cummax(0).values  # of the row's positives of that grade
-    n_worse_S = level_S - first_S
-    end_S = n_worse_S.cumsum(0)
-    for start in range(0, int(end_S[-1]) if len(end_S) else 0, _BLOCK):
-        pair_N = torch.arange(start, min(start + _BLOCK, int(end_S[-1])), device=row_P.device)
-        better_N = torch.searchsorted(end_S, pair_N, right=True)
-        worse_N = first_S[better_N] + pair_N - (end_S - n_worse_S)[better_N]
-        yield order_S[better_N], order_S[worse_N]
 
 
 @dataclass(frozen=True)

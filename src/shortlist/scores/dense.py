@@ -44,7 +44,6 @@ class DenseTable(ScoreTable):
                 population_R -= positive_RC.sum(1)
         self.population_R = population_R
         self.complete = positive_RC is not None and int(positive_RC.sum()) == len(pos_P)
-        self.weighted = log_weight is not None
 
     @classmethod
     def from_pairs(cls, pos_B: Tensor, neg_BN: Tensor, threshold_B: Tensor | None = None) -> DenseTable:

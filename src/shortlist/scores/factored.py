@@ -79,7 +79,6 @@ class FactoredTable(ScoreTable):
         self.workspace = workspace or Workspace()
         among_P = column_P >= 0
         self.complete = positive_PD is None
-        self.weighted = log_weight_C is not None
         if self.complete and not bool(among_P.all()):
             raise ShortlistError("FactoredTable: expected the vectors of positives that are not candidates")
         self.hit_row, self.hit_column = (row_P, column_P) if self.complete else (row_P[among_P], column_P[among_P])

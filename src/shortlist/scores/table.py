@@ -42,8 +42,6 @@ class ScoreTable(ABC):
     population_R: Tensor
     complete: bool
     """Whether every positive is among the candidates, as it is where these are the whole catalogue."""
-    weighted: bool
-    """Whether candidates carry sampling weights ω."""
     threshold_R: Tensor | None = None
     user_R: Tensor | None = None
     pair_P: Tensor | None = None
