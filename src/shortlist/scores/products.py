@@ -30,6 +30,8 @@ _LIGHTEST = 1e-30  # the least weight of a row by which its positives' gradients
 
 _SPARSE = 32  # once in how many candidates one may be chosen for gathering to beat a product of all
 
+_IN_CACHE = 1 << 19  # elements that stay in the caches of two cores from one operation to the next
+
 _SAFE_EXPONENT = 40.0
 """Largest |s/τ| whose exponentials can be summed in float32 without taking the row's maximum out first."""
 
@@ -60,9 +62,8 @@ class LogSumExp(torch.autograd.Function):
         ctx.table, ctx.scale, ctx.with_hits = table, scale, with_hits
         shift_R, sum_R = row_RD.new_zeros(len(row_RD)), row_RD.new_empty(len(row_RD))
         pos_P = row_RD.new_empty(table.n_positives if table.complete else 0)
-        for rows, exp_BC in _exponentials(table, scale, with_hits, shift_R, pos_P):
-            torch.sum(exp_BC, 1, out=sum_R[rows])
-        ctx.in_hand = table.workspace.stamp if sum_R.numel() == 0 or len(exp_BC) == len(row_RD) else -1
+        blocks = [len(exp_BC) for _, exp_BC in _exponentials(table, scale, with_hits, shift_R, (sum_R, pos_P))]
+        ctx.in_hand = table.workspace.stamp if len(blocks) <= 1 else -1
         ctx.save_for_backward(row_RD, cand_CD, bias_C, shift_R, sum_R)
         return sum_R.log().add_(shift_R), pos_P
 
@@ -73,8 +74,9 @@ class LogSumExp(torch.autograd.Function):
         row_RD, cand_CD, bias_C, shift_R, sum_R = ctx.saved_tensors
         table: FactoredTable = ctx.table
         weight_R = torch.where(sum_R > 0, grad_R / sum_R, 0).mul_(ctx.scale)
-        still_R = weight_R.abs() < _LIGHTEST  # rows that pass nothing through their sum, but perhaps through positives
-        weight_R[still_R] = 1
+        # rows that pass nothing through their sum, but perhaps through positives
+        still_S = (weight_R.abs() < _LIGHTEST).nonzero().squeeze(1)
+        weight_R[still_S] = 1
         blocks: Iterator[tuple[slice, Tensor]]
         if table.workspace.stamp == ctx.in_hand:
             buffer_RC = table.workspace.matrix(len(row_RD), len(cand_CD), row_RD)
@@ -84,7 +86,8 @@ class LogSumExp(torch.autograd.Function):
             blocks = _exponentials(table, ctx.scale, ctx.with_hits, shift_R, None)
         gradients = _Gradients(row_RD, cand_CD, bias_C)
         for rows, exp_BC in blocks:
-            exp_BC[still_R[rows]] = 0
+            # by number: a mask would be laid over the whole block
+            exp_BC[still_S[(still_S >= rows.start) & (still_S < rows.stop)] - rows.start] = 0
             if len(grad_P):
                 mine_P = table.positives_of(rows)
                 row_M, column_M = table.row_P[mine_P], table.column_P[mine_P]
@@ -95,27 +98,39 @@ class LogSumExp(torch.autograd.Function):
 
 
 def _exponentials(
-    table: FactoredTable, scale: float, with_hits: bool, shift_R: Tensor, pos_P: Tensor | None
+    table: FactoredTable, scale: float, with_hits: bool, shift_R: Tensor, found: tuple[Tensor, Tensor] | None
 ) -> Iterator[tuple[slice, Tensor]]:
     """Blocks of ``exp(scale·s + ln ω − shift)``. The shift is the row's maximum where scores can be large, else 0.
 
-    On the first pass ``shift_R`` and ``pos_P``, the scores of positives that are candidates, are found and filled in.
+    On the first pass ``shift_R`` and ``found`` are filled in: the sum of each row, and the scores of positives that are
+    candidates.
     """
     bounded = table.bound is not None and table.bound * scale <= _SAFE_EXPONENT and table.log_weight_C is None
     for rows, block_BC in table.score_blocks(scale):
-        if pos_P is not None and len(pos_P):
+        if found is not None and len(found[1]):
             mine_P = table.positives_of(rows)
-            pos_P[mine_P] = block_BC[table.row_P[mine_P] - rows.start, table.column_P[mine_P]].div_(scale)
+            found[1][mine_P] = block_BC[table.row_P[mine_P] - rows.start, table.column_P[mine_P]].div_(scale)
         if table.log_weight_C is not None:
             block_BC += table.log_weight_C
         if not with_hits:
             table.mask_hits(block_BC, rows)
         if not bounded:
-            if pos_P is not None and block_BC.shape[1]:
+            if found is not None and block_BC.shape[1]:
                 top_B = block_BC.amax(1)
                 shift_R[rows] = torch.where(top_B.isfinite(), top_B, 0)
             block_BC -= shift_R[rows].unsqueeze(1)
-        yield rows, block_BC.exp_()
+        if found is None:
+            block_BC.exp_()
+        else:
+            _exponentiate(block_BC, found[0][rows])
+        yield rows, block_BC
+
+
+def _exponentiate(block_BC: Tensor, sum_B: Tensor) -> None:
+    """Exponentials in place and their sums, a few rows at a time, which the sum then finds in the cache."""
+    step = max(1, _IN_CACHE // max(1, block_BC.shape[1]))
+    for part_NC, sum_N in zip(block_BC.split(step), sum_B.split(step), strict=True):
+        torch.sum(part_NC.exp_(), 1, out=sum_N)
 
 
 class RowSum(torch.autograd.Function):
