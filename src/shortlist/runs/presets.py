@@ -181,7 +181,7 @@ PRESETS: dict[str, Preset] = {  # published: SL@K (KDD 2025), Table 2
         settings={
             "loss": {"tau": 0.1, "pull": 1.0},
             "optimizer": {"lr": 0.03, "schedule": "linear"},
-            "training": {"epochs": 30},
+            "training": {"epochs": 60, "validate_every": 10},
         },
         published={"ndcg@20": 0.1624, "recall@20": 0.2064},
     ),
