@@ -110,6 +110,22 @@ def test_other_questions_are_not_disturbed(form: str) -> None:
         torch.testing.assert_close(grad, expected)
 
 
+def test_draws_that_stand_for_nothing() -> None:
+    """A user who has met every item has draws of weight 0, which are no negatives; other rows are not disturbed."""
+    score_RC = torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]])
+    log_weight_RC = torch.tensor([[0.5, 2.0, 4.0], [0.0, 0.0, 0.0]]).log()
+    for at in (0, 1):
+        table = DenseTable(
+            torch.zeros(2),
+            torch.arange(2),
+            score_RC,
+            positive_RC=log_weight_RC.flip(at) == -torch.inf,
+            log_weight=log_weight_RC.flip(at),
+        )
+        hard = table.hardest(torch.tensor([1.0, 1.0]))
+        assert hard.population_R.tolist() == ([0, 1] if at == 0 else [1, 0])
+
+
 def test_no_rows_and_no_candidates() -> None:
     none = DenseTable(torch.zeros(2), torch.arange(2), torch.zeros(2, 0)).hardest(torch.tensor([3.0, 3.0]))
     assert none.matrix().shape == (2, 0)

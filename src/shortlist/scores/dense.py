@@ -179,7 +179,9 @@ def n_hardest(count_R: Tensor, n_candidates: int, log_weight: Tensor | None) -> 
         return 0
     most = float(count_R.max())
     if log_weight is not None:
-        most /= float(log_weight.min().exp())
+        # at −∞ stand draws for a user who has met everything: they stand for nothing and are no negatives
+        lightest = float(torch.where(log_weight == -torch.inf, torch.inf, log_weight).min().exp())
+        most = min(most / lightest, n_candidates) if lightest > 0 else n_candidates
     return min(n_candidates, math.ceil(most))
 
 
