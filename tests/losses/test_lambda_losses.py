@@ -240,6 +240,21 @@ def test_weighted_samples_count_for_what_is_at_hand() -> None:
     assert NDCGLoss2()(table).item() == pytest.approx(by_loops(NDCGLoss2(), rows, 11), rel=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["unbiased", "scaled", "table"])
+@pytest.mark.parametrize("form", ["dense", "factored", "factored_apart"])
+def test_equal_weights_change_no_rank(kind: str, form: str) -> None:
+    """Users whose positives are in the sample: these are no negatives, also where weights make it the catalogue."""
+    case = random_case(1, rows=4, items=12)
+    plain = getattr(case, form)()
+    case.log_weight_C = torch.full((12,), math.log(10), dtype=torch.float64)
+    weighted = getattr(case, form)()
+    weighted.population_R = 120 - torch.bincount(case.row_P, minlength=4).double()
+    for table in (plain, weighted):
+        table.n_items, table.item_C = 120, torch.arange(12)
+    loss = NDCGLoss2(ranks=kind)
+    torch.testing.assert_close(loss(weighted), 10 * loss(plain), rtol=1e-12, atol=0)
+
+
 # ------------------------------------------------------------------------------------------------------ special cases
 
 

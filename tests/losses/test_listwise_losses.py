@@ -54,6 +54,16 @@ def test_long_lists_are_refused_before_they_take_memory(loss: Loss) -> None:
         loss(table)
 
 
+@pytest.mark.parametrize("loss", [SmoothNDCG(longest=8), NeuralNDCG(longest=8)])
+def test_a_weighted_sample_is_a_short_list_of_a_long_catalogue(loss: Loss) -> None:
+    """A list is as long as what is at hand, not as what it stands for."""
+    pos, neg = torch.tensor([0.5, 0.1]), torch.tensor([[0.4, 0.0], [0.2, 0.3]])
+    population_R = torch.full((2,), 8000.0)
+    log_weight = torch.full((2,), 4000.0).log()
+    table = DenseTable(pos, torch.arange(2), neg, log_weight=log_weight, population_R=population_R)
+    assert torch.equal(loss(table), loss(pos, neg))
+
+
 def test_the_width_of_smooth_ndcg_falls_from_epoch_to_epoch() -> None:
     pos, neg = torch.tensor([0.5, 0.1]), torch.tensor([[0.4, 0.0], [0.2, 0.3]])
     loss = SmoothNDCG(sigma=0.8, anneal=0.5)

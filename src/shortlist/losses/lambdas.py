@@ -53,16 +53,13 @@ def ideal_dcg(table: ScoreTable, k: int | None = None) -> Tensor:
 def counts(table: ScoreTable, ranks: Ranks) -> Tensor | None:
     """For how many items each negative of a row counts in ranks, or each negative and each positive; none: for one.
 
-    Negatives that are drawn stand for all of the user's. Where sampling weights say so already, ``population_R`` is
-    the number that they stand for, and the items at hand are counted.
+    Negatives that are drawn stand for all of the user's, those at hand each for as many as the others, whatever their
+    sampling weights are.
     """
     if ranks == "table":
         return None
     positives_R = torch.bincount(table.row_P, minlength=table.n_rows).to(table.population_R.dtype)
-    drawn_R = table.population_R
-    if table.item_C is not None:
-        drawn_R = drawn_R.clamp(max=float(table.item_C.shape[-1]))
-    catalogue_R = table.catalogue_R()
+    drawn_R, catalogue_R = table.at_hand_R, table.catalogue_R()
     if ranks == "unbiased":
         count_R = (catalogue_R - positives_R) / drawn_R.clamp(min=1)
         return None if bool((count_R[drawn_R > 0] == 1).all()) else count_R

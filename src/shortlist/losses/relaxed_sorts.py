@@ -37,7 +37,7 @@ class Lists:
     def of(cls, table: ScoreTable, k: int | None, longest: int, owner: str) -> Lists:
         """The lists of a table, none of which may be longer than allowed."""
         count_R = torch.bincount(table.row_P, minlength=table.n_rows)
-        length = int((table.population_R + count_R).max()) if table.n_rows else 0
+        length = int((table.at_hand_R + count_R).max()) if table.n_rows else 0
         if length > longest:
             raise InputError(
                 f"{owner}.longest: expected lists of at most {longest} items, received {length}; train against a "

@@ -38,11 +38,10 @@ class DenseTable(ScoreTable):
     ) -> None:
         self.pos_P, self.row_P, self.cand_RC = pos_P, row_P, cand_RC
         self.positive_RC, self.log_weight, self.threshold_R = positive_RC, log_weight, threshold_R
-        if population_R is None:
-            population_R = cand_RC.new_full((len(cand_RC),), float(cand_RC.shape[1]))
-            if positive_RC is not None:
-                population_R -= positive_RC.sum(1)
-        self.population_R = population_R
+        self.at_hand_R = cand_RC.new_full((len(cand_RC),), float(cand_RC.shape[1]))
+        if positive_RC is not None:
+            self.at_hand_R -= positive_RC.sum(1)
+        self.population_R = self.at_hand_R if population_R is None else population_R
         self.complete = positive_RC is not None and int(positive_RC.sum()) == len(pos_P)
 
     @classmethod

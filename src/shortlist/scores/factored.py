@@ -82,10 +82,9 @@ class FactoredTable(ScoreTable):
         if self.complete and not bool(among_P.all()):
             raise ShortlistError("FactoredTable: expected the vectors of positives that are not candidates")
         self.hit_row, self.hit_column = (row_P, column_P) if self.complete else (row_P[among_P], column_P[among_P])
-        if population_R is None:
-            population_R = row_RD.new_full((len(row_RD),), float(len(candidate_CD)))
-            population_R -= torch.bincount(self.hit_row, minlength=len(row_RD))
-        self.population_R = population_R
+        self.at_hand_R = row_RD.new_full((len(row_RD),), float(len(candidate_CD)))
+        self.at_hand_R -= torch.bincount(self.hit_row, minlength=len(row_RD))
+        self.population_R = self.at_hand_R if population_R is None else population_R
         self._kept_positives: Tensor | None = None
         self._scores_in_hand = -1  # the stamp under which plain scores of all rows stand untouched in the buffer
 

@@ -28,9 +28,10 @@ RankWeight = Callable[[Tensor, Tensor], Tensor]
 class ScoreTable(ABC):
     """Questions about R rows, their P positives and their candidates.
 
-    ``row_P`` is the row of each positive. ``population_R`` says how many items the negatives of a row stand for: their
-    number, or the size of the catalogue less the positives when the candidates are a sample whose weights correct for
-    it. ``threshold_R`` is the Top-K threshold of each row, present when a loss has said that it needs one.
+    ``row_P`` is the row of each positive, ``at_hand_R`` the number of each row's negatives. ``population_R`` says how
+    many items these stand for: their number, or the size of the catalogue less the positives when the candidates are a
+    sample whose weights correct for it. ``threshold_R`` is the Top-K threshold of each row, present when a loss has
+    said that it needs one.
 
     Losses that remember something from step to step are told who is before them: ``user_R`` the users of the rows,
     ``pair_P`` the number of each positive among all pairs of training, ``item_C`` the items that the candidates are
@@ -39,6 +40,7 @@ class ScoreTable(ABC):
     """
 
     row_P: Tensor
+    at_hand_R: Tensor
     population_R: Tensor
     complete: bool
     """Whether every positive is among the candidates, as it is where these are the whole catalogue."""
