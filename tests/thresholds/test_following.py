@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from scores.tables import random_case
-from shortlist.scores import FactoredTable, ScoreTable
+from shortlist.scores import DenseTable, FactoredTable, ScoreTable
 from shortlist.thresholds import Last, Thresholds, exact, incremental, regression, stratified
 from shortlist.thresholds.estimators import STEPS, WINDOW, Estimator
 from shortlist.thresholds.keeper import looks_again
@@ -69,6 +69,19 @@ def test_regression_takes_steps_down_the_pinball_loss(form: str, updates: int, w
             pull = min(1.0, -slope * n / k)
             beta += deviation * pull / math.sqrt(1 + updates * STEPS + step)
         assert answer[row].item() == pytest.approx(beta, abs=1e-5)
+
+
+@pytest.mark.parametrize("estimator", [regression, stratified])
+def test_draws_that_are_all_positives_say_nothing_of_negatives(estimator: Callable[..., Tensor]) -> None:
+    """The threshold is then that of the positives alone, and a number."""
+    score_RC = torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], dtype=torch.float64)
+    positive_RC = torch.tensor([[True, True, True], [True, False, False]])
+    table = DenseTable.from_matrix(score_RC, positive_RC)
+    table.complete = False  # three of fifty items
+    start = torch.tensor([2.0, 2.0], dtype=torch.float64)
+    beta = estimator(table, 2, 50, 0, seeded(), last(start, 1))
+    assert beta[0].item() == 2.0  # two positives reach it
+    assert bool(beta.isfinite().all())
 
 
 def made_data() -> tuple[FactoredTable, int, int]:

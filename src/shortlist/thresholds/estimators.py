@@ -212,13 +212,16 @@ class _Drawn:
 
 
 def _drawn_negatives(sample: ScoreTable, n_items: int) -> _Drawn:
-    """The negatives of a sample, whose weights are scaled so that they stand for all negatives of the row."""
+    """The negatives of a sample, whose weights are scaled so that they stand for all negatives of the row.
+
+    Where all that was drawn is positive, nothing stands for them.
+    """
     is_positive_RN, log_weight = sample.is_positive(), sample.log_weights()
     score_RN = sample.matrix().masked_fill(is_positive_RN, -torch.inf)
     weight_RN = None if log_weight is None else log_weight.double().exp().expand(score_RN.shape)
     total_R = (~is_positive_RN if weight_RN is None else weight_RN.masked_fill(is_positive_RN, 0)).sum(1)
     population_R = n_items - torch.bincount(sample.row_P, minlength=sample.n_rows)
-    return _Drawn(score_RN, weight_RN, population_R / total_R.double().clamp(min=torch.finfo(torch.float64).tiny))
+    return _Drawn(score_RN, weight_RN, torch.where(total_R > 0, population_R / total_R.double(), 0))
 
 
 def _largest_reached(score_RN: Tensor, weight_RN: Tensor, k: int) -> Tensor:
