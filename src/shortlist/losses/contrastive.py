@@ -52,7 +52,7 @@ class LogMeans(nn.Module):
         return mean_M[place_R]
 
 
-def averaged_terms(table: ScoreTable, tau: float, gamma: float, means: LogMeans | None, keep: bool) -> Tensor:
+def averaged_terms(table: ScoreTable, tau: float, gamma: float, means: LogMeans | None, training: bool) -> Tensor:
     """``ln g + ĝ/g − 1`` of each positive's row, with ``ĝ = mean_j exp(s_j/τ)`` and g held constant.
 
     This is the tangent of ln ĝ at g, above it and equal to it where g = ĝ: its gradient is that of ĝ/g, its value a
@@ -63,7 +63,7 @@ def averaged_terms(table: ScoreTable, tau: float, gamma: float, means: LogMeans 
     if table.user_R is not None:
         if means is None:
             raise InputError("loss.start: expected a call with the number of users before scores of known users")
-        log_mean_R = means.moved(log_mean_R, table.user_R, gamma, keep)
+        log_mean_R = means.moved(log_mean_R, table.user_R, gamma, keep=training and torch.is_grad_enabled())
     there_R = log_now_R != -torch.inf
     log_mean_R = torch.where(there_R, log_mean_R, 0)
     tangent_R = log_mean_R + (log_now_R - log_mean_R).exp() - 1

@@ -209,7 +209,7 @@ class TCE(Loss):
         term_P = Softplus().value(-table.positives())
         kept_P = torch.ones_like(term_P)
         kept_P[term_P.detach().topk(self._dropped(len(term_P))).indices] = 0
-        if self.training:
+        if self.training and torch.is_grad_enabled():
             self.step += 1
         # a product and not a choice: what is left out but no number must still be seen
         return mean_over_positives(kept_P * term_P + table.per_positive(table.row_sum(Softplus())))
