@@ -61,7 +61,7 @@ def counts(table: ScoreTable, ranks: Ranks) -> Tensor | None:
     positives_R = torch.bincount(table.row_P, minlength=table.n_rows).to(table.population_R.dtype)
     drawn_R, catalogue_R = table.at_hand_R, table.catalogue_R()
     if ranks == "unbiased":
-        count_R = (catalogue_R - positives_R) / drawn_R.clamp(min=1)
+        count_R = table.catalogue_negatives_R() / drawn_R.clamp(min=1)
         return None if bool((count_R[drawn_R > 0] == 1).all()) else count_R
     stretch_R = catalogue_R / (drawn_R + positives_R).clamp(min=1)
     return None if bool((stretch_R == 1).all()) else stretch_R.unsqueeze(1).expand(-1, 2)

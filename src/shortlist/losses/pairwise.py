@@ -169,9 +169,8 @@ class WARP(Loss):
         """By sums over all negatives at hand, each of which stands for its share of those of the catalogue."""
         with torch.no_grad():
             count_P = table.pair_sum(_Violation(self.margin))
-        share_R = _n_negatives(table) / table.population_R.clamp(min=1)
         mean_P = table.pair_sum(HingeKernel(self.margin)) / count_P.clamp(min=1e-30)  # 0/1e-30 where there is none
-        return mean_over_positives(_harmonic(count_P * table.per_positive(share_R)) * mean_P)
+        return mean_over_positives(_harmonic(count_P * table.per_positive(table.stands_for_R())) * mean_P)
 
     def _drawn(self, table: ScoreTable) -> Tensor:
         """By the first violator of each positive that has one."""
@@ -188,14 +187,9 @@ class WARP(Loss):
         row_H, column_H = positive_RC.nonzero(as_tuple=True)
         hit_H = (row_H * n_columns + torch.argsort(order_C)[column_H]).sort().values
         before_V = torch.searchsorted(hit_H, row_V * n_columns + place_V) - torch.searchsorted(hit_H, row_V * n_columns)
-        rank_V = (_n_negatives(table)[row_V] / (1 + place_V - before_V)).floor()
+        rank_V = (table.catalogue_negatives_R()[row_V] / (1 + place_V - before_V)).floor()
         lead_V = pos_P[found_V] - score_RC[row_V, order_C[place_V]]
         return (_harmonic(rank_V) * (self.margin - lead_V)).sum() / max(1, len(pos_P))
-
-
-def _n_negatives(table: ScoreTable) -> Tensor:
-    """How many negatives each row has in the catalogue."""
-    return table.catalogue_R() - torch.bincount(table.row_P, minlength=table.n_rows)
 
 
 def _harmonic(rank: Tensor) -> Tensor:

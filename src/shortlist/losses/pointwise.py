@@ -72,8 +72,7 @@ class GBCE(Loss):
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        n_positives_R = torch.bincount(table.row_P, minlength=table.n_rows)
-        n_negatives_R = table.catalogue_R() - n_positives_R
+        n_negatives_R = table.catalogue_negatives_R()
         share_R = torch.where(n_negatives_R > 0, table.population_R / n_negatives_R, 1).clamp(max=1)
         beta_P = table.per_positive(1 - self.t * (1 - share_R))
         return mean_over_positives(

@@ -12,8 +12,7 @@ from torch import Tensor
 from shortlist.losses.base import Loss, mean_over_positives, registry
 from shortlist.losses.softmax import softmax_terms
 from shortlist.parameters import Search, param
-from shortlist.scores import Hinge, Kernel, Over, ScoreTable, Sigmoid, Similarity, Softplus
-from shortlist.scores.selection import places, side_by_side
+from shortlist.scores import Hinge, Kernel, Over, ScoreTable, Sigmoid, Similarity, Softplus, positive_pair_sum
 from shortlist.scores.table import logsumexp_of_positives
 
 Phi = Literal["hinge", "sigmoid", "exponential", "softplus"]
@@ -64,8 +63,7 @@ def smooth_rank(table: ScoreTable, phi: Phi | Literal["step"], scale: float, mar
     Negatives that are a sample count for as many as they stand for: those of the catalogue over those at hand. The sum
     of exponentials is one of the row; the others are one of each pair.
     """
-    positives_R = table.row_total(torch.ones_like(table.positives()))
-    count_R = ((table.catalogue_R() - positives_R) / table.population_R.clamp(min=1)).clamp(min=0)
+    count_R = table.stands_for_R()
     if phi == "exponential":
         log_P = _log_rank_of_exponentials(table, scale, over, count_R)
         return SmoothRank(log_P, _expm1(log_P))
@@ -73,7 +71,7 @@ def smooth_rank(table: ScoreTable, phi: Phi | Literal["step"], scale: float, mar
     kernel = Scaled(kernels[phi], scale)
     excess_P = table.per_positive(count_R) * table.pair_sum(kernel)
     if over == "all":
-        excess_P = excess_P + _sum_over_other_positives(table, kernel)
+        excess_P = excess_P + positive_pair_sum(table, kernel)
     return SmoothRank(excess_P.log1p(), excess_P)
 
 
@@ -86,14 +84,6 @@ def _log_rank_of_exponentials(table: ScoreTable, scale: float, over: Over, count
         return Softplus().value(table.per_positive(log_R) - scaled_P)
     log_R = torch.logaddexp(log_R, logsumexp_of_positives(scaled_P, table.row_P, table.n_rows))
     return table.per_positive(log_R) - scaled_P
-
-
-def _sum_over_other_positives(table: ScoreTable, kernel: Kernel) -> Tensor:
-    """``Σ φ(s_q − s_p)`` over the positives q ≠ p of p's row: as many numbers as positives, times the most of a row."""
-    pos_P, place_P = table.positives(), places(table.row_P, table.n_rows)
-    side_PM = side_by_side(pos_P, table.row_P, table.n_rows).index_select(0, table.row_P)
-    itself_PM = place_P.unsqueeze(1) == torch.arange(side_PM.shape[1], device=place_P.device)
-    return kernel.value(side_PM.masked_fill(itself_PM, -torch.inf) - pos_P.unsqueeze(1)).sum(1)
 
 
 def _expm1(x: Tensor) -> Tensor:
@@ -211,9 +201,8 @@ class CROLossLambda(Loss):
         """The mean over positives."""
         pushed = smooth_rank(table, self.phi2, self.scale, self.margin, self.over)
         log_weight_P = -self.alpha * self._weighing(table, pushed)
-        if (
-            self.phi2 == "exponential"
-        ):  # weight and rank may each leave the range of floats where their product does not
+        if self.phi2 == "exponential":
+            # weight and rank may each leave the range of floats where their product does not
             value_P = _expm1(pushed.log_P + log_weight_P) - log_weight_P.expm1()
         else:
             value_P = pushed.excess_P * log_weight_P.exp()

@@ -1,4 +1,4 @@
-"""Smooth stand-ins for NDCG: ranks, or whole rankings, replaced by something that has a gradient."""
+"""Smooth stand-ins for NDCG: ranks replaced by something that has a gradient."""
 
 from __future__ import annotations
 
@@ -18,11 +18,6 @@ def mean_over_rows(table: ScoreTable, value_R: Tensor) -> Tensor:
     """The mean over rows that have a positive; 0 where there is none."""
     has_R = torch.bincount(table.row_P, minlength=table.n_rows) > 0
     return torch.where(has_R, value_R, 0 * value_R).sum() / max(1, int(has_R.sum()))
-
-
-def negatives_in_catalogue(table: ScoreTable) -> Tensor:
-    """How many negatives each row has in the whole catalogue, of which those at hand may be a sample."""
-    return (table.catalogue_R() - torch.bincount(table.row_P, minlength=table.n_rows)).clamp_(min=0)
 
 
 @registry.register("approx_ndcg")
@@ -56,8 +51,7 @@ class ApproxNDCG(Loss):
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over rows that have a positive."""
         kernel = Sigmoid(self.sharpness)
-        stands_for_R = negatives_in_catalogue(table) / table.population_R.clamp(min=1)
-        above_P = table.per_positive(stands_for_R) * table.pair_sum(kernel) + positive_pair_sum(table, kernel)
+        above_P = table.per_positive(table.stands_for_R()) * table.pair_sum(kernel) + positive_pair_sum(table, kernel)
         share_P = gains(table) / ideal_dcg(table).clamp(min=1e-30)
         return mean_over_rows(table, -table.row_total(share_P * inverse_log(1 + above_P)))
 
@@ -71,7 +65,7 @@ class SONGEstimate:
         population_P = table.per_positive(table.population_R).clamp(min=1)
         self.estimate_P = table.pair_sum(SquaredHinge(margin)) / population_P
         self.average_P = kept(average, table.pair_P, self.estimate_P.detach(), gamma)
-        count_P = table.per_positive(negatives_in_catalogue(table))
+        count_P = table.per_positive(table.catalogue_negatives_R())
         rank_P = margin**2 + count_P * self.average_P
         gain_P = gains(table) / ideal_dcg(table).clamp(min=1e-30) if normalised else gains(table)
         worth_P = inverse_log(rank_P)
@@ -247,9 +241,8 @@ class SONGAtK(Loss):
 
     def _share_above(self, table: ScoreTable, kernel: Kernel, lambda_R: Tensor) -> Tensor:
         """(1/n)·Σ_j φ(s_j − λ) over all items, negatives at hand counting for all."""
-        stands_for_R = negatives_in_catalogue(table) / table.population_R.clamp(min=1)
         own_R = table.row_total(kernel.value(table.positives() - table.per_positive(lambda_R)))
-        return (stands_for_R * table.row_sum(kernel, lambda_R) + own_R) / table.catalogue_R().clamp(min=1)
+        return (table.stands_for_R() * table.row_sum(kernel, lambda_R) + own_R) / table.catalogue_R().clamp(min=1)
 
     @torch.no_grad()
     def _move_threshold(self, table: ScoreTable, lambda_R: Tensor) -> None:

@@ -146,6 +146,14 @@ class ScoreTable(ABC):
             return torch.full_like(self.population_R, float(self.n_items))
         return self.population_R + torch.bincount(self.row_P, minlength=self.n_rows)
 
+    def catalogue_negatives_R(self) -> Tensor:
+        """How many negatives each row has in the catalogue, of which those at hand may be a sample."""
+        return (self.catalogue_R() - torch.bincount(self.row_P, minlength=self.n_rows)).clamp_(min=0)
+
+    def stands_for_R(self) -> Tensor:
+        """By how much a sum over a row's negatives falls short of the catalogue's: 1 where weights make up for it."""
+        return self.catalogue_negatives_R() / self.population_R.clamp(min=1)
+
     def row_total(self, value_P: Tensor) -> Tensor:
         """The sum over each row's positives."""
         return value_P.new_zeros(self.n_rows).index_add(0, self.row_P, value_P)
