@@ -97,14 +97,18 @@ class FactoredTable(ScoreTable):
         return self._kept_positives
 
     def _positives(self) -> Tensor:
-        items_PD = (
-            self.positive_PD if self.positive_PD is not None else self.candidate_CD.index_select(0, self.column_P)
-        )
-        pos_P: Tensor = torch.linalg.vecdot(self.row_RD.index_select(0, self.row_P), items_PD)
-        bias_P = self.positive_bias_P
+        item_PD, bias_P = self._positive_items()
+        pos_P: Tensor = torch.linalg.vecdot(self.row_RD.index_select(0, self.row_P), item_PD)
+        return pos_P if bias_P is None else pos_P + bias_P
+
+    def _positive_items(self) -> tuple[Tensor, Tensor | None]:
+        """The vectors and biases of the positives, as given or as those of candidates."""
+        item_PD, bias_P = self.positive_PD, self.positive_bias_P
+        if item_PD is None:
+            item_PD = self.candidate_CD.index_select(0, self.column_P)
         if bias_P is None and self.bias_C is not None:
             bias_P = self.bias_C.index_select(0, self.column_P)
-        return pos_P if bias_P is None else pos_P + bias_P
+        return item_PD, bias_P
 
     def logsumexp(self, tau: float, over: Over = "all") -> Tensor:
         """By products in the kept buffer; the backward pass finds the exponentials still there."""
@@ -241,18 +245,13 @@ class FactoredTable(ScoreTable):
         place_C = torch.full((len(self.candidate_CD),), -1, dtype=torch.long)
         place_C[column_N] = torch.arange(len(column_N))
         column_P = torch.where(self.column_P >= 0, place_C[self.column_P.clamp(min=0)], -1)
-        items_PD = (
-            self.positive_PD if self.positive_PD is not None else self.candidate_CD.index_select(0, self.column_P)
-        )
-        bias_P = self.positive_bias_P
-        if bias_P is None and self.bias_C is not None:
-            bias_P = self.bias_C.index_select(0, self.column_P)
+        item_PD, bias_P = self._positive_items()
         return FactoredTable(
             self.row_RD.detach(),
             self.candidate_CD.detach().index_select(0, column_N),
             row_P=self.row_P,
             column_P=column_P,
-            positive_PD=items_PD.detach(),
+            positive_PD=item_PD.detach(),
             bias_C=None if self.bias_C is None else self.bias_C.detach().index_select(0, column_N),
             positive_bias_P=None if bias_P is None else bias_P.detach(),
             log_weight_C=None if self.log_weight_C is None else self.log_weight_C.index_select(0, column_N),
@@ -265,14 +264,17 @@ class FactoredTable(ScoreTable):
             buffer_RC = self.workspace.matrix(self.n_rows, len(self.candidate_CD), self.row_RD)
             yield slice(0, self.n_rows), buffer_RC if scale == 1.0 else buffer_RC.mul_(scale)
             return
-        step = max(1, self.workspace.max_elements // max(1, len(self.candidate_CD)))
         bias_C = None if self.bias_C is None else self.bias_C.detach() * scale
-        for start in range(0, self.n_rows, step):
-            rows = slice(start, min(start + step, self.n_rows))
+        for rows in self.row_blocks():
             row_BD = self.row_RD.detach()[rows]
             buffer_BC = self.workspace.matrix(len(row_BD), len(self.candidate_CD), row_BD)
             scaled_BD = row_BD if scale == 1.0 else row_BD * scale
             yield rows, inner_products(scaled_BD, self.candidate_CD.detach(), bias_C, out=buffer_BC)
+
+    def row_blocks(self) -> Iterator[slice]:
+        """All rows, as many at a time as have room in the buffer."""
+        step = max(1, self.workspace.max_elements // max(1, len(self.candidate_CD)))
+        return (slice(start, min(start + step, self.n_rows)) for start in range(0, self.n_rows, step))
 
     def mask_hits(self, score_BC: Tensor, rows: slice) -> None:
         """Take the rows' own positives out of a block of candidates: every kernel and exponential is 0 at −∞."""

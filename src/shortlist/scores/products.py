@@ -276,9 +276,7 @@ class Hardest(torch.autograd.Function):
         row_RD, cand_CD, bias_C, column_RK = ctx.saved_tensors
         if column_RK.shape[1] * _SPARSE > len(cand_CD):
             grads, table = _Gradients(row_RD, cand_CD, bias_C), ctx.table
-            step = max(1, table.workspace.max_elements // max(1, len(cand_CD)))
-            for start in range(0, len(row_RD), step):
-                rows = slice(start, min(start + step, len(row_RD)))
+            for rows in table.row_blocks():
                 grad_BC = table.workspace.matrix(rows.stop - rows.start, len(cand_CD), row_RD)
                 grads.add(rows, grad_BC.zero_().scatter_(1, column_RK[rows], grad_RK[rows]))
             return grads.row_RD, grads.cand_CD, grads.bias_C, None, None
