@@ -24,7 +24,8 @@ class DNS(Loss):
 
     It stands for the one-way partial AUC at a false positive rate of M/N. With M = N it is BPR, with M = 1 the original
     of 2013. ``n`` says of how many negatives the M are: where another number is at hand, as with the whole catalogue,
-    the same share M/N of these is taken. Without it the M highest of those at hand are taken, however many they are.
+    the same share M/N of these is taken. Without it the M highest of those at hand are taken, however many they are;
+    of a sample with weights, whose negatives stand for many, those that stand for the M highest of all.
 
     Zhang et al., "Optimizing Top-N Collaborative Filtering via Dynamic Negative Item Sampling", SIGIR 2013; Shi et al.,
     "On the Theories Behind Hard Negative Sampling for Recommendation", WWW 2023.

@@ -344,7 +344,7 @@ class NDCGLoss1(Loss):
     formula = "G_i/D(π_i)·Σ_j log₂(1 + exp(s_j − s_i)), over all j but i"
     target = "NDCG"
     citation = "Wang et al., CIKM 2018"
-    cost = "a sort of each row and a pass over all items for each positive"
+    cost = "two passes over all items for each positive, and a term for each pair of a user's positives"
     use = "As a bound on NDCG to compare others with; pairs of equals make it loose."
 
     ranks: Ranks = param(default="unbiased", help="how ranks are found where negatives are a sample")
@@ -372,7 +372,7 @@ class ARPLoss1(Loss):
     formula = "y_i·Σ_j log₂(1 + exp(s_j − s_i)), over all j but i"
     target = "average relevance position"
     citation = "Wang et al., CIKM 2018"
-    cost = "a pass over all items for each positive, and a sort of each row"
+    cost = "a pass over all items for each positive, and a term for each pair of a user's positives"
     use = "Where the mean position of what is relevant counts."
 
     def value(self, table: ScoreTable) -> Tensor:

@@ -82,8 +82,7 @@ class RankNet(Loss):
     .. math:: L_{ui} = \frac{1}{|B_{ui}|} \sum_{j \in B_{ui}} \ln\bigl(1 + e^{s_{uj}-s_{ui}}\bigr),\quad
               B_{ui} = \{j : y_{uj} < y_{ui}\}
 
-    Negatives have a lower grade than any positive. Without grades it is BPR. Time and memory for pairs of positives
-    are those of the pairs whose grades differ.
+    Negatives have a lower grade than any positive. Without grades it is BPR.
 
     Burges et al., "Learning to Rank Using Gradient Descent", ICML 2005.
 
@@ -94,7 +93,7 @@ class RankNet(Loss):
     formula = "mean_{j: y_j < y_i} ln(1 + exp(s_j − s_i))"
     target = "order of pairs"
     citation = "Burges et al., ICML 2005"
-    cost = "that of BPR, and a term for each pair of positives of different grades"
+    cost = "that of BPR, and where labels are graded a term for each pair of a user's positives"
     use = "Where labels are graded and each pair in the wrong order counts the same."
     sampled: ClassVar[int | None] = 1
 
