@@ -53,6 +53,8 @@ class Variant:
     """The gradient is that of the value: no part of the formula is held constant."""
     order_matters: bool = False
     """Negatives are looked at one after the other, so that their order changes the value."""
+    weights_repeat: bool = True
+    """A negative of sampling weight w counts as w of them: not where what is at hand is listed, sorted or counted."""
 
     def __str__(self) -> str:
         return ",".join(f"{name}={value}" for name, value in self.settings.items()) or "defaults"

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from losses.values import registered, values_of
+from losses.oracle import Variant
+from losses.values import VALUES, registered, values_of
 from scores.tables import random_case
 from shortlist.losses import SL, Loss, SLAtK, registry
 from shortlist.negatives import SharedCandidates
@@ -103,3 +104,29 @@ def test_uniform_sample_stands_for_its_share_of_the_catalogue() -> None:
     exact_R, mean_R, error_R = shared_sums("uniform", 4000, 12)
     chance = 1 - (1 - 1 / 40) ** 12
     assert bool(((mean_R - chance * exact_R).abs() <= 4 * error_R + 1e-12).all())
+
+
+@pytest.mark.parametrize("form", ["dense", "factored", "factored_apart"])
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [pytest.param(name, v, id=f"{name}-{v}") for name in registered() if name in VALUES for v in VALUES[name].variants],
+)
+def test_a_negative_of_weight_w_counts_as_w_of_them(name: str, variant: Variant, form: str) -> None:
+    """In value and gradients; the row's own positives count for one, whatever the weights of their columns are."""
+    if not variant.weights_repeat:
+        pytest.skip("what is at hand is listed, sorted or counted")
+    case, loss = random_case(1, rows=5, items=9, bias=True), registry[name](**variant.settings)
+    times_C = torch.tensor([1, 2, 3, 1, 4, 2, 1, 1, 5])
+    score_RC, positive_RC = case.scores(), case.dense().is_positive()
+    column_N = torch.arange(9).repeat_interleave(times_C)
+    positive_P = score_RC[case.row_P, case.column_P]
+    repeated = DenseTable(positive_P, case.row_P, score_RC[:, column_N], positive_RC=positive_RC[:, column_N])
+    case.log_weight_C = times_C.double().log()
+    weighted = getattr(case, form)()
+    weighted.population_R = repeated.population_R
+    repeated.threshold_R = weighted.threshold_R = torch.linspace(-1, 1, 5, dtype=torch.float64)
+    values = [loss(table) for table in (weighted, repeated)]
+    torch.testing.assert_close(*values, rtol=1e-10, atol=1e-12)
+    ours, theirs = (torch.autograd.grad(value, case.vectors()) for value in values)
+    for grad, expected in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(grad, expected, rtol=1e-9, atol=1e-11)

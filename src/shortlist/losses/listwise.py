@@ -77,7 +77,8 @@ class ListMLE(Loss):
     where (k) is the item with the k-th largest label. Items of equal label stand in a new random order at each call;
     where there is no generator, in the order of their scores. ``places="positives"``, the default, ends the sum with
     the last positive, so that the order of negatives, which says nothing, adds nothing; ``places="all"`` is the
-    published sum, which takes all scores at once. Both are divided by the number of positives.
+    published sum, which takes all scores at once; in the part of negatives sampling weights are not used. Both are
+    divided by the number of positives.
 
     Xia et al., "Listwise Approach to Learning to Rank: Theory and Algorithm", ICML 2008.
 

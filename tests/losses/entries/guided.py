@@ -55,8 +55,8 @@ VALUES: dict[str, Values] = {
         ],
         naive=naive_guidedrec,
         variants=[
-            Variant({"hidden": 4}, order_matters=True),
-            Variant({"negatives": 3, "hidden": 5, "weight": 2.0}, order_matters=True),
+            Variant({"hidden": 4}, order_matters=True, weights_repeat=False),
+            Variant({"negatives": 3, "hidden": 5, "weight": 2.0}, order_matters=True, weights_repeat=False),
         ],
     ),
 }

@@ -74,9 +74,9 @@ VALUES: dict[str, Values] = {
         ],
         naive=naive_softmax_v,
         variants=[
-            Variant(shift_invariant=True, gradient_of_value=False),
-            Variant({"rho": 0.05}, shift_invariant=True, gradient_of_value=False),
-            Variant({"rho": 20.0}, shift_invariant=True, gradient_of_value=False),
+            Variant(shift_invariant=True, gradient_of_value=False, weights_repeat=False),
+            Variant({"rho": 0.05}, shift_invariant=True, gradient_of_value=False, weights_repeat=False),
+            Variant({"rho": 20.0}, shift_invariant=True, gradient_of_value=False, weights_repeat=False),
         ],
     ),
 }

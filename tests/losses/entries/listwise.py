@@ -66,8 +66,8 @@ VALUES: dict[str, Values] = {
         naive=naive_listmle,
         variants=[
             Variant(shift_invariant=True),
-            Variant({"places": "all"}, shift_invariant=True),
-            Variant({"places": "all", "tau": 0.4}, shift_invariant=True),
+            Variant({"places": "all"}, shift_invariant=True, weights_repeat=False),
+            Variant({"places": "all", "tau": 0.4}, shift_invariant=True, weights_repeat=False),
         ],
         on_its_own=False,
     ),

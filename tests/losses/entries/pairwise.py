@@ -81,8 +81,8 @@ VALUES: dict[str, Values] = {
         ],
         naive=naive_warp,
         variants=[
-            Variant(shift_invariant=True, order_matters=True),
-            Variant({"margin": 0.3}, shift_invariant=True, order_matters=True),
+            Variant(shift_invariant=True, order_matters=True, weights_repeat=False),
+            Variant({"margin": 0.3}, shift_invariant=True, order_matters=True, weights_repeat=False),
             Variant({"rank": "counted"}, shift_invariant=True),
             Variant({"rank": "counted", "margin": 2.0}, shift_invariant=True),
         ],
