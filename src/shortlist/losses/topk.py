@@ -24,8 +24,9 @@ class SLAtK(Loss):
     .. math:: L_{ui} = w_{ui}\,\Bigl(\ln \sum_j e^{s_{uj}/\tau} - c\,s_{ui}/\tau\Bigr),\quad
               w_{ui} = \sigma\bigl((s_{ui}-\beta_u)/\tau_w\bigr)
 
-    With all items in the sum, exact β and c = 1 it bounds −ln DCG@K (Theorem 3.2). As published, the gradient flows
-    through the weight, which adds ``w(1−w)/τ_w·L`` at the positive: a weaker pull on hard positives, unstable where
+    With all items in the sum, exact β and c = 1 its sum over a user's positives bounds −ln DCG@K where two of them or
+    more are in the Top-K, and half of that where one is (Theorem 3.2). As published, the gradient flows through the
+    weight, which adds ``w(1−w)/τ_w`` times the bracket at the positive: a weaker pull on hard positives, unstable where
     τ_w is small. ``weight="detached"`` with ``pull`` below 1, the default, gives the two effects apart and is stable
     for every τ_w.
 

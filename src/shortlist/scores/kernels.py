@@ -1,7 +1,8 @@
 """Kernels: functions of one score difference, which pairwise losses sum over candidates.
 
 A kernel gives its value and its slope, so that the factored table can write the backward pass by hand. A kernel whose
-shape is learnt lists its parameters and gives their slopes too.
+shape is learnt lists its parameters and gives their slopes too; sums over rows carry gradients to them, sums over pairs
+do not.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Kernel(ABC):
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
-        """Scalars that φ depends on and that gradients flow to."""
+        """Scalars that φ depends on and that gradients of a row's sum flow to."""
         return ()
 
     def parameter_slopes(self, x: Tensor) -> tuple[Tensor, ...]:
