@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from shortlist.losses.base import Loss, mean_over_positives, registry
 from shortlist.parameters import Search, param
@@ -37,7 +36,7 @@ class BCE(Loss):
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        return mean_over_positives(F.softplus(-table.positives()) + table.per_positive(table.row_sum(Softplus())))
+        return mean_over_positives(Softplus().value(-table.positives()) + table.per_positive(table.row_sum(Softplus())))
 
 
 @registry.register("gbce")
