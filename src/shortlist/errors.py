@@ -31,8 +31,10 @@ def unknown(owner: str, what: str, name: str, known: Iterable[str]) -> InputErro
 
     >>> print(unknown("losses", "name", "slatkk", ["sl", "slatk"]))
     losses: unknown name 'slatkk'; did you mean 'slatk'? (known: sl, slatk)
+    >>> print(unknown("losses", "name", "xyz", ["sl", "slatk"]))
+    losses: unknown name 'xyz' (known: sl, slatk)
     """
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    hint = f"; did you mean {near[0]!r}?" if near else ""
     return InputError(f"{owner}: unknown {what} {name!r}{hint} (known: {', '.join(names)})")

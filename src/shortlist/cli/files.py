@@ -25,6 +25,10 @@ def read_ids(given: str | None, kind: str) -> list[str] | None:
 
     >>> read_ids("x, y", "item")
     ['x', 'y']
+    >>> read_ids("", "item")
+    Traceback (most recent call last):
+    ...
+    shortlist.errors.InputError: item: expected item ids, received none
     """
     if given is None:
         return None
@@ -37,7 +41,7 @@ def read_ids(given: str | None, kind: str) -> list[str] | None:
         ids = [part.strip() for part in given.split(",")]
     ids = [each for each in ids if each]
     if not ids:
-        raise InputError(f"{given}: expected {kind} ids, received none")
+        raise InputError(f"{given.strip() or kind}: expected {kind} ids, received none")
     return ids
 
 

@@ -31,6 +31,10 @@ class Ids:
     Traceback (most recent call last):
     ...
     shortlist.errors.InputError: user: unknown id 'cloe'; did you mean 'cleo'? (3 users are known)
+    >>> users.index("x")
+    Traceback (most recent call last):
+    ...
+    shortlist.errors.InputError: user: unknown id 'x' (3 users are known)
     >>> users.indices(["ann", "x", "y"])
     Traceback (most recent call last):
     ...
@@ -75,5 +79,5 @@ class Ids:
         place = int(self.values.search_sorted(typed[0])) if typed[0] is not None else 0
         nearby = texts[max(0, place - NEARBY) : place + NEARBY].to_list()
         near = difflib.get_close_matches(str(given[0]), nearby, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        return InputError(f"{self.kind}: unknown id {str(given[0])!r}; {hint}{known}")
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return InputError(f"{self.kind}: unknown id {str(given[0])!r}{hint} {known}")
