@@ -16,9 +16,12 @@ import pytest
 
 from attempts import SOURCE, contents
 from command import Answer, Command
+from shortlist.data import load as load_data
 from shortlist.errors import InputError
-from shortlist.runs import CHECKPOINT, open_run
+from shortlist.models import Trained
+from shortlist.runs import CHECKPOINT, open_run, plan
 from shortlist.runs.folder import held
+from shortlist.runs.pilot import find_temperature
 from shortlist.runs.presets import PRESETS, Preset
 from shortlist.training.checkpoint import load
 
@@ -307,7 +310,10 @@ class TestTemperature:
             patch.setattr(place, interrupt)
             return shortlist(*arguments)
 
-    def test_a_resume_does_not_look_again(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+    def test_a_resume_does_not_look_again(
+        self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("shortlist.runs.pilot.STEPS", 3)
         whole, out = tmp_path / "whole", tmp_path / "run"
         look = settings("training.pilot=1")
         assert shortlist(*words(clicks, whole), *look).code == 0
@@ -334,10 +340,34 @@ class TestTemperature:
     def test_a_temperature_that_fails_is_not_chosen(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("shortlist.runs.pilot.TEMPERATURES", (1e-42, 0.4))
+        monkeypatch.setattr("shortlist.runs.pilot.FACTORS", (5e-42, 2.0))
         monkeypatch.setattr("shortlist.runs.pilot.STEPS", 3)
         assert shortlist(*words(clicks, tmp_path / "run"), *settings("training.pilot=1")).code == 0
         assert open_run(tmp_path / "run").config["loss"]["tau"] == 0.4
+
+    @pytest.mark.parametrize(
+        ("loss", "expected"),
+        [("sl", [0.05, 0.1, 0.2, 0.4]), ("psl", [0.025, 0.05, 0.1, 0.2]), ("listnet", [0.25, 0.5, 1, 2])],
+    )
+    def test_trials_are_around_the_default_of_the_loss(
+        self, clicks: Path, loss: str, expected: list[float], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("shortlist.runs.pilot.STEPS", 3)
+        chosen, split, told = plan("mf", loss, values={"training": {"pilot": 1}}), load_data(clicks), []
+        assert isinstance(chosen.model, Trained)
+        assert chosen.loss is not None
+        best = find_temperature(
+            chosen.model,
+            chosen.loss,
+            split.train,
+            lambda model: -abs(len(told) - 2.0),  # the third is best
+            training=chosen.training,
+            optimizer=chosen.optimizer,
+            seed=0,
+            told=lambda tau, value: told.append(tau),
+        )
+        assert told == expected
+        assert best == expected[2]
 
 
 class TestFailures:

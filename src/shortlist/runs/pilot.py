@@ -16,8 +16,8 @@ from shortlist.models import Model, Trained
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
 from shortlist.training.settings import batches_for
 
-TEMPERATURES = (0.05, 0.1, 0.2, 0.4)
-"""What is tried."""
+FACTORS = (0.25, 0.5, 1.0, 2.0)
+"""What is tried, as multiples of the loss's default: what is sharp for one loss is not for another."""
 
 STEPS = 250
 """How many steps a trial takes at least: on small sets a few epochs show nothing yet."""
@@ -38,11 +38,12 @@ def find_temperature(
 
     Model and loss are not touched: each trial trains copies of its own, with a learning rate that falls to its end.
     """
-    best_tau, best_value = loss.settings()["tau"], float("-inf")
-    epochs = max(training.pilot, -(-STEPS // batches_for(model, loss, train, training).steps))
+    default = float(loss.declared["tau"].default)
+    best_tau, best_value = default, float("-inf")
+    epochs = trial_epochs(model, loss, train, training)
     short = TrainingSettings(**{**training.settings(), "epochs": epochs})
     falling = OptimizerSettings(**{**optimizer.settings(), "schedule": "linear"})
-    for tau in TEMPERATURES:
+    for tau in (factor * default for factor in FACTORS):
         pilot_model = type(model)(**model.settings())
         pilot_loss = type(loss)(**{**loss.settings(), "tau": tau})
         try:
@@ -53,4 +54,9 @@ def find_temperature(
         told(tau, value)
         if value > best_value:
             best_tau, best_value = tau, value
-    return float(best_tau)
+    return best_tau
+
+
+def trial_epochs(model: Trained, loss: Loss, train: Interactions, training: TrainingSettings) -> int:
+    """How many epochs a trial takes: as many as asked for, or as :data:`STEPS` need."""
+    return max(training.pilot, -(-STEPS // batches_for(model, loss, train, training).steps))
