@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from shortlist.bench import Bench, Cell, Failure, cells, read_spec, seconds_of_epoch, summarise, work
+from shortlist.bench import Bench, Cell, Failure, cells, most_epochs, read_spec, seconds_of_epoch, summarise, work
 from shortlist.bench.runner import FAILED, LOCKS
 from shortlist.bench.standing import read_log, standing
 from shortlist.errors import InputError, Interrupted, Unwritable, UnwritablePlace
@@ -296,3 +296,9 @@ class TestStanding:
         whole = seconds_of_epoch(grid[0], bench.split(grid[0]), patience=0.0)  # one step stands for the epoch
         assert whole is not None
         assert not (tmp_path / "out").exists()
+
+    def test_trials_for_a_temperature_count_among_the_epochs(self, write: Write, data: Path, tmp_path: Path) -> None:
+        looks = {"set": {"training.pilot": 300, "training.epochs": 7}}
+        bench = Bench(tmp_path / "out", data)
+        sl, bpr, ease = cells(read_spec(write(baselines=["ease"], seeds=[0], settings=(looks,))))
+        assert [most_epochs(cell, bench.split(cell)) for cell in (sl, bpr, ease)] == [7 + 4 * 300, 7, 0]

@@ -343,7 +343,9 @@ class TestTemperature:
         monkeypatch.setattr("shortlist.runs.pilot.FACTORS", (5e-42, 2.0))
         monkeypatch.setattr("shortlist.runs.pilot.STEPS", 3)
         assert shortlist(*words(clicks, tmp_path / "run"), *settings("training.pilot=1")).code == 0
-        assert open_run(tmp_path / "run").config["loss"]["tau"] == 0.4
+        run = open_run(tmp_path / "run")
+        assert run.config["loss"]["tau"] == 0.4
+        assert list(run.metrics["seconds"]) == ["load", "pilot", "train", "evaluate"]
 
     @pytest.mark.parametrize(
         ("loss", "expected"),

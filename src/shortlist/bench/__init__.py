@@ -3,7 +3,7 @@
 from shortlist.bench.cells import Cell, cells, select
 from shortlist.bench.published import TABLES, Published
 from shortlist.bench.results import Row, published_figures, summarise, to_csv, to_latex, to_markdown
-from shortlist.bench.runner import Bench, Failure, Result, seconds_of_epoch, work
+from shortlist.bench.runner import Bench, Failure, Result, most_epochs, seconds_of_epoch, work
 from shortlist.bench.spec import SHIPPED, Spec, read_spec
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Row",
     "Spec",
     "cells",
+    "most_epochs",
     "published_figures",
     "read_spec",
     "seconds_of_epoch",

@@ -19,6 +19,7 @@ from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable
 from shortlist.models import Trained
 from shortlist.runs import CHECKPOINT, Busy, Run, default_ks, fingerprint, fit, open_run
 from shortlist.runs.folder import held, writing
+from shortlist.runs.pilot import FACTORS, trial_epochs
 from shortlist.training import Training
 
 FAILED, LOCKS = "failed.json", ".locks"
@@ -186,6 +187,16 @@ def _note(path: Path, cell: Cell, reason: str, where: str = "") -> Failure:
         draft.replace(path / FAILED)
         (path / CHECKPOINT).unlink(missing_ok=True)
     return Failure(cell, reason)
+
+
+def most_epochs(cell: Cell, split: Split) -> int:
+    """How many epochs a cell takes at most, those of the trials for its temperature among them."""
+    chosen = cell.plan()
+    if chosen.loss is None or not isinstance(chosen.model, Trained):
+        return 0
+    looks = chosen.tau_is_open and split.valid is not None and split.valid.n_pairs
+    trial = trial_epochs(chosen.model, chosen.loss, split.train, chosen.training) if looks else 0
+    return chosen.training.epochs + len(FACTORS) * trial
 
 
 class _Enough(Exception):

@@ -142,7 +142,7 @@ def _share(out: Path, data: Path | None, grid: Spec, chosen: Sequence[Cell], job
 
 def _tell_plan(folder: Bench, chosen: Sequence[Cell], jobs: int, as_json: bool) -> None:
     """What is there, what is missing, and about how long that takes: by its like, or by some steps of it."""
-    from shortlist.bench import Failure, seconds_of_epoch
+    from shortlist.bench import Failure, most_epochs, seconds_of_epoch
     from shortlist.runs import Run
 
     found = {cell: folder.result(cell) for cell in chosen}
@@ -156,7 +156,7 @@ def _tell_plan(folder: Bench, chosen: Sequence[Cell], jobs: int, as_json: bool) 
             told(number, len(missing))
             if cell.place not in seconds:
                 epoch = seconds_of_epoch(cell, folder.split(cell))
-                seconds[cell.place] = None if epoch is None else epoch * cell.plan().training.epochs
+                seconds[cell.place] = None if epoch is None else epoch * most_epochs(cell, folder.split(cell))
     takes = [seconds[cell.place] for cell in missing]
     total = sum(each for each in takes if each is not None) / jobs
     counts = {"cells": len(chosen), "done": len(chosen) - len(missing) - failed, "failed": failed}

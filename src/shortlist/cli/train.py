@@ -121,6 +121,8 @@ def _tell(run: Run, as_json: bool) -> None:
     print_table(["metric", "test", "validation"], rows, title=f"{name} on {run.config['data']['source']}")
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in run.metrics["seconds"].items())
     print(f"{run.metrics['users']:,} users measured ({run.metrics['skipped_users']:,} without test items); {seconds}")
+    if "pilot" in run.metrics["seconds"]:
+        print(f"loss.tau {run.config['loss']['tau']:g} was found by short trials on validation (pilot)")
     print(f"Run: {run.folder}   Next: shortlist recommend {run.folder} --user ID")
 
 

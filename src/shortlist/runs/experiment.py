@@ -157,12 +157,15 @@ def fit(
     trained_for = [] if chosen.loss is None else [chosen.k, chosen.decides()[1]]  # a baseline has no K of its own
     lengths = checked_ks([*trained_for, *(ks or default_ks(n_items))], n_items)
     check_target(out, overwrite=overwrite, resume=resume)
-    started, progress = perf_counter(), Progress()
+    progress, times = Progress(), dict(seconds or {})
     if chosen.tau_is_open and resume:  # it was found before the first checkpoint was written
         chosen = _with_temperature(chosen, load(out / CHECKPOINT).facts["identity"].get("loss", {}).get("tau"))
     elif chosen.tau_is_open and split.valid is not None and split.valid.n_pairs:
+        looked = perf_counter()
         with watch.stage("looking for the temperature"):
             chosen = _with_temperature(chosen, _found_temperature(chosen, split, seed))
+        times["pilot"] = perf_counter() - looked
+    started = perf_counter()
     with watch.stage(f"fitting {chosen.model_name}"):
         if isinstance(chosen.model, Baseline):
             chosen.model.fit(split.train, seed=seed)
@@ -171,7 +174,7 @@ def fit(
     trained = perf_counter()
     with watch.stage("evaluating"):
         evaluations = evaluate_split(chosen.model, split, protocol=protocol, ks=lengths, progress=watch.evaluation)
-    times = {**(seconds or {}), "train": progress.seconds or trained - started, "evaluate": perf_counter() - trained}
+    times |= {"train": progress.seconds or trained - started, "evaluate": perf_counter() - trained}
     run = write_run(
         out,
         model=chosen.model,
@@ -181,7 +184,10 @@ def fit(
         config={**config, **chosen.config()},
         seconds=times,
         epochs=progress.best_epoch or progress.epoch,
-        log=[*progress.log, *({"event": event, "seconds": round(took, 3)} for event, took in times.items())],
+        log=[  # as a resumed run has it, which has not looked for a temperature
+            *progress.log,
+            *({"event": event, "seconds": round(took, 3)} for event, took in times.items() if event != "pilot"),
+        ],
         overwrite=overwrite or (out / CHECKPOINT).is_file(),
     )
     return Outcome(run, evaluations)
