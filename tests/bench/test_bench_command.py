@@ -17,7 +17,7 @@ import pytest
 from attempts import Attempts, contents
 from command import Answer, Command
 from shortlist.bench.runner import FAILED
-from shortlist.cli.bench_live import table
+from shortlist.cli.bench_live import standings, table
 from shortlist.runs import CHECKPOINT
 
 Write = Callable[..., Path]
@@ -269,7 +269,7 @@ class TestLive:
     def test_what_the_table_shows(self, write: Write, data: Path, tmp_path: Path) -> None:
         from rich.console import Console
 
-        from shortlist.bench import Bench, cells, read_spec
+        from shortlist.bench import Bench, cells, published_figures, read_spec
 
         names = {"clicks.csv": "Health", "mf": "MF", "sl": "SL", "bpr": "BPR"}
         spec = read_spec(
@@ -285,9 +285,11 @@ class TestLive:
             (bench.path(grid[number]) / file).write_text(text)
         bench.lock(bench.path(grid[2])).mkdir()
 
+        now = standings(bench, grid, "ndcg@5", 0.0)
+
         def drawn(height: int) -> str:
             console = Console(width=150, record=True, file=io.StringIO())
-            console.print(table(bench, spec, grid, 0.0, height))
+            console.print(table(spec, now(), published_figures(spec), height))
             return console.export_text()
 
         text = drawn(30)
@@ -299,6 +301,10 @@ class TestLive:
         small = drawn(3)
         assert "clicks.csv mf sl seed 1" in small
         assert "seed 5" not in small
+        (bench.path(grid[0]) / "metrics.json").unlink()
+        (bench.path(grid[2]) / FAILED).write_text('{"reason": "so did this"}')
+        again = now()
+        assert [again[cell].state for cell in grid[:4]] == ["done", "failed", "failed", "waiting"]  # ends are read once
 
     def test_in_a_terminal(
         self, shortlist: Command, words: list[object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

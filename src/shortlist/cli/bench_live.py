@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from shortlist.bench import Bench, Cell, Result, Spec
+    from shortlist.bench.standing import Standing
 
 SIGNS = {"done": "✓", "failed": "✗", "running": "▶", "waiting": "·"}
 
@@ -22,12 +23,16 @@ def live(folder: Bench, grid: Spec, chosen: Sequence[Cell]) -> Iterator[bool]:
     from rich.console import Console
     from rich.live import Live
 
-    console, since = Console(stderr=True), time.time() - 1  # file systems keep coarser time
+    from shortlist.bench import published_figures
+
+    console = Console(stderr=True)
     if not console.is_terminal:
         yield False
         return
+    now = standings(folder, chosen, grid.metrics[0], time.time() - 1)  # file systems keep coarser time
+    published = published_figures(grid)
     view = Live(
-        get_renderable=lambda: table(folder, grid, chosen, since, max(3, console.height - 6)),
+        get_renderable=lambda: table(grid, now(), published, max(3, console.height - 6)),
         console=console,
         refresh_per_second=2,
         transient=True,
@@ -36,26 +41,43 @@ def live(folder: Bench, grid: Spec, chosen: Sequence[Cell]) -> Iterator[bool]:
         yield True
 
 
-def table(folder: Bench, grid: Spec, chosen: Sequence[Cell], since: float, height: int) -> Table:
+def standings(
+    folder: Bench, chosen: Sequence[Cell], metric: str, since: float
+) -> Callable[[], Mapping[Cell, Standing]]:
+    """How far each cell is, whenever it is asked for. What has ended is read once, not twice a second."""
+    from shortlist.bench.standing import standing
+
+    ended: dict[Cell, Standing] = {}
+
+    def now() -> Mapping[Cell, Standing]:
+        found = {cell: ended.get(cell) or standing(folder, cell, metric, since) for cell in chosen}
+        ended.update({cell: each for cell, each in found.items() if each.state in ("done", "failed")})
+        return found
+
+    return now
+
+
+def table(
+    grid: Spec,
+    found: Mapping[Cell, Standing],
+    published: Callable[[Cell, str], float | None],
+    height: int,
+) -> Table:
     """As many cells as there is room for: those that run, the last before them, the next after them."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    from shortlist.bench import published_figures
-    from shortlist.bench.standing import standing
-
-    metric, published = grid.metrics[0], published_figures(grid)
-    stands = [standing(folder, cell, metric, since) for cell in chosen]
+    metric, stands = grid.metrics[0], list(found.values())
     counts = {state: sum(each.state == state for each in stands) for state in SIGNS}
     title = f"{grid.title}: " + ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     shown = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for name, justify in (("", "left"), ("cell", "left"), (metric, "right"), ("published", "right"), ("", "left")):
-        shown.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
+    for name in ("", "cell", metric, "published", ""):
+        shown.add_column(name, justify="right" if name in (metric, "published") else "left", no_wrap=True)
     busy = [number for number, each in enumerate(stands) if each.state == "running"]
     free = next((number for number, each in enumerate(stands) if each.state == "waiting"), len(stands))
     first = max(0, min((busy[0] if busy else free) - height // 3, len(stands) - height))
-    for cell, each in list(zip(chosen, stands, strict=True))[first : first + height]:
+    for cell, each in list(found.items())[first : first + height]:
         figure, now = published(cell, metric), each.reason
         if each.state == "running":
             epochs = cell.plan().training.epochs if cell.loss else 0
