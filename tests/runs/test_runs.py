@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,19 @@ import shortlist
 from shortlist.data import Interactions, Split
 from shortlist.errors import InputError, ShortlistError
 from shortlist.models import EASE, registry
-from shortlist.runs import FILES, Ids, Run, check_target, evaluate_split, known_pairs, new_folder, open_run, write_run
+from shortlist.runs import (
+    FILES,
+    Ids,
+    Run,
+    check_target,
+    evaluate_split,
+    fit,
+    known_pairs,
+    new_folder,
+    open_run,
+    plan,
+    write_run,
+)
 
 SOURCE = str(Path(shortlist.__file__).parents[1])
 FOLDER_MODULE = str(Path(shortlist.__file__).parent / "runs" / "folder.py")
@@ -98,6 +111,18 @@ def test_the_card_tells_what_the_run_is(tmp_path: Path, split: Split) -> None:
         "2 without were left",
     ):
         assert text in card
+
+
+def test_the_card_of_a_trained_model_tells_its_loss(tmp_path: Path, split: Split) -> None:
+    chosen = plan("mf", "sl", k=3, values={"loss": {"tau": 0.3}, "training": {"epochs": 1, "beat_popularity": False}})
+    config = {"data": {}, "protocol": "shortlist", "seed": 4}
+    fit(chosen, replace(split, test=None), tmp_path / "run", config=config)
+    card = (tmp_path / "run" / "model_card.md").read_text()
+    assert "trained by the loss `sl`" in card
+    for line in ("- `model.dim` = 64", "- `loss.tau` = 0.3", "- `training.epochs` = 1", "- seed 4"):
+        assert line in card.splitlines()
+    assert "There was nothing to measure it on." in card
+    assert "| K |" not in card
 
 
 def test_what_is_known_at_test_depends_on_the_protocol(split: Split) -> None:

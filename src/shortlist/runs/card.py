@@ -13,12 +13,18 @@ SHOWN = ("ndcg", "recall", "precision", "mrr", "hit_rate")
 
 def model_card(model: Model, config: Mapping[str, Any], metrics: Mapping[str, Any], split: Split) -> str:
     """A model card in Markdown."""
-    settings = dict(config["model"])
-    name = settings.pop("name")
+    name = config["model"]["name"]
+    by_loss = f", trained by the loss `{config['loss']['name']}`" if "loss" in config else ""
+    settings = [
+        f"- `{section}.{key}` = {value}"
+        for section in ("model", "loss", "optimizer", "training")
+        for key, value in config.get(section, {}).items()
+        if key != "name"
+    ]
     lines = [
         f"# {name}",
         "",
-        f"{model.summary} Fitted with Shortlist {config['shortlist']}.",
+        f"{model.summary} Fitted with Shortlist {config['shortlist']}{by_loss}.",
         *(["", f"Method: {model.citation}."] if model.citation else []),
         "",
         "## What it learned from",
@@ -28,7 +34,7 @@ def model_card(model: Model, config: Mapping[str, Any], metrics: Mapping[str, An
         "",
         "## Settings",
         "",
-        *([f"- `model.{key}` = {value}" for key, value in settings.items()] or ["- none"]),
+        *settings,
         f"- seed {config.get('seed', 0)}",
         "",
         "## How good it is",
@@ -49,6 +55,8 @@ def model_card(model: Model, config: Mapping[str, Any], metrics: Mapping[str, An
 
 
 def _table(test: Mapping[str, float]) -> list[str]:
+    if not test:
+        return ["There was nothing to measure it on."]
     ks = sorted({int(name.split("@")[1]) for name in test if "@" in name})
     shown = [metric for metric in SHOWN if any(f"{metric}@{k}" in test for k in ks)]
     rows = [[f"{test[f'{metric}@{k}']:.4f}" for metric in shown] for k in ks]
