@@ -14,6 +14,7 @@ from shortlist.data import Interactions
 from shortlist.errors import InputError
 from shortlist.models.base import Joint, registry
 from shortlist.parameters import param
+from shortlist.scores import look_up
 
 
 @registry.register("ncf")
@@ -90,11 +91,11 @@ class NCF(Joint):
         """The first layer is applied to users and items apart, so that a user is multiplied once for all its items."""
         half = self.hidden[0] // 2
         of_product, of_network = self.head[: self.dim], self.head[self.dim :]
-        weighted_RD = _look_up(self.user, user_R) * of_product
-        product_RM = torch.bmm(_look_up(self.item, item_RM), weighted_RD.unsqueeze(2)).squeeze(2)
+        weighted_RD = look_up(self.user, user_R) * of_product
+        product_RM = torch.bmm(look_up(self.item, item_RM), weighted_RD.unsqueeze(2)).squeeze(2)
         first, *others = zip(self.weights, self.biases, strict=True)
-        user_RH = F.linear(_look_up(self.user_input, user_R), first[0][:, :half], first[1])
-        x = F.relu(F.linear(_look_up(self.item_input, item_RM), first[0][:, half:]) + user_RH.unsqueeze(1))
+        user_RH = F.linear(look_up(self.user_input, user_R), first[0][:, :half], first[1])
+        x = F.relu(F.linear(look_up(self.item_input, item_RM), first[0][:, half:]) + user_RH.unsqueeze(1))
         for weight, bias in others:
             x = F.relu(F.linear(x, weight, bias))
         return product_RM + torch.mv(x.flatten(0, 1), of_network).view_as(product_RM)
@@ -103,8 +104,3 @@ class NCF(Joint):
 def _uniform(bound: float, *shape: int, generator: torch.Generator) -> Tensor:
     """Numbers between −bound and bound."""
     return torch.rand(*shape, generator=generator).mul_(2 * bound).sub_(bound)
-
-
-def _look_up(vector_ND: Tensor, index: Tensor) -> Tensor:
-    """Some rows; the gradient is of just these rows where they are fewer than all."""
-    return F.embedding(index, vector_ND, sparse=index.numel() < len(vector_ND))

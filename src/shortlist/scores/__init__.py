@@ -3,7 +3,7 @@
 from shortlist.scores.dense import DenseTable
 from shortlist.scores.factored import FactoredTable, Workspace
 from shortlist.scores.kernels import Exponential, Hinge, Kernel, Sigmoid, Softplus, SquaredHinge
-from shortlist.scores.similarity import Factors, Similarity, item_vectors, row_vectors
+from shortlist.scores.similarity import Factors, Similarity, item_vectors, look_up, row_vectors
 from shortlist.scores.table import Over, RankWeight, ScoreTable
 from shortlist.scores.within import PairWeight, positive_pair_sum
 
@@ -24,6 +24,7 @@ __all__ = [
     "SquaredHinge",
     "Workspace",
     "item_vectors",
+    "look_up",
     "positive_pair_sum",
     "row_vectors",
 ]

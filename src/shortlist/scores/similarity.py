@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 Similarity = Literal["dot", "cosine", "half_cosine"]
 
@@ -60,6 +61,17 @@ def row_vectors(vector_RD: Tensor, similarity: Similarity) -> Tensor:
 def item_vectors(vector_ID: Tensor, similarity: Similarity) -> Tensor:
     """The right side of the inner product: unit length for cosine and half-cosine."""
     return vector_ID if similarity == "dot" else with_length(vector_ID, 1.0)
+
+
+def look_up(vector_ND: Tensor, index: Tensor) -> Tensor:
+    """Some rows of a matrix; a parameter gets a gradient of just these rows, where they are fewer than all.
+
+    >>> vectors = torch.eye(3).requires_grad_()
+    >>> look_up(vectors, torch.tensor([2])).sum().backward()
+    >>> vectors.grad.is_sparse
+    True
+    """
+    return F.embedding(index, vector_ND, sparse=vector_ND.is_leaf and index.numel() < len(vector_ND))
 
 
 def inner_products(row_RD: Tensor, item_CD: Tensor, bias_C: Tensor | None, out: Tensor | None = None) -> Tensor:

@@ -17,7 +17,16 @@ from torch.nn import functional as F
 from shortlist.data import Interactions
 from shortlist.models.base import Joint
 from shortlist.negatives import PairNegatives, Sample
-from shortlist.scores import DenseTable, FactoredTable, Factors, ScoreTable, Workspace, item_vectors, row_vectors
+from shortlist.scores import (
+    DenseTable,
+    FactoredTable,
+    Factors,
+    ScoreTable,
+    Workspace,
+    item_vectors,
+    look_up,
+    row_vectors,
+)
 
 
 @dataclass(frozen=True)
@@ -167,7 +176,7 @@ def score_table(step: Step, source: Factors | Joint, workspace: Workspace) -> Sc
 
 
 def _factored_table(step: Step, factors: Factors, workspace: Workspace) -> ScoreTable:
-    row_RD = row_vectors(_look_up(factors.user_UD, step.user_R), factors.similarity)
+    row_RD = row_vectors(look_up(factors.user_UD, step.user_R), factors.similarity)
     if step.drawn_RN is not None:
         return _pair_table(step, row_RD, factors)
     if step.shared_C is not None:
@@ -194,10 +203,10 @@ def _shared_table(step: Step, row_RD: Tensor, item_C: Tensor, factors: Factors, 
     bias_I = factors.bias_I
     return FactoredTable(
         row_RD,
-        item_vectors(_look_up(factors.item_ID, item_C), factors.similarity),
+        item_vectors(look_up(factors.item_ID, item_C), factors.similarity),
         row_P=step.row_P,
         column_P=column_P,
-        positive_PD=item_vectors(_look_up(factors.item_ID, step.item_P), factors.similarity),
+        positive_PD=item_vectors(look_up(factors.item_ID, step.item_P), factors.similarity),
         bias_C=None if bias_I is None else bias_I.index_select(0, item_C),
         positive_bias_P=None if bias_I is None else bias_I.index_select(0, step.item_P),
         log_weight_C=step.log_weight_C,
@@ -212,7 +221,7 @@ def _pair_table(step: Step, row_RD: Tensor, factors: Factors) -> DenseTable:
     assert step.drawn_RN is not None
     item_RM = torch.cat([step.item_P.unsqueeze(1), step.drawn_RN], 1)
     if item_RM.numel() < len(factors.item_ID):
-        item_ND = item_vectors(_look_up(factors.item_ID, item_RM.flatten()), factors.similarity)
+        item_ND = item_vectors(look_up(factors.item_ID, item_RM.flatten()), factors.similarity)
     else:  # cheaper to bring every item to its length once than each item as often as it was drawn
         item_ND = F.embedding(item_RM.flatten(), item_vectors(factors.item_ID, factors.similarity))
     score_RM = torch.bmm(item_ND.view(*item_RM.shape, -1), row_RD.unsqueeze(2)).squeeze(2)
@@ -242,8 +251,3 @@ def _joint_table(step: Step, model: Joint) -> DenseTable:
     positive_RI = torch.zeros_like(score_RI, dtype=torch.bool)
     positive_RI[step.row_P, step.item_P] = True
     return DenseTable(score_RI[step.row_P, step.item_P], step.row_P, score_RI, positive_RC=positive_RI)
-
-
-def _look_up(vector_ND: Tensor, index: Tensor) -> Tensor:
-    """Some rows of a matrix; a parameter gets a gradient of just these rows, where they are fewer than all."""
-    return F.embedding(index, vector_ND, sparse=vector_ND.is_leaf and len(index) < len(vector_ND))
