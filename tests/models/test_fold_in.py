@@ -1,5 +1,7 @@
 """Users who arrive after training, beside the same users trained in."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -30,10 +32,11 @@ def train() -> Interactions:
     return Interactions.from_pairs(users, items, user_ids=np.arange(400), item_ids=np.arange(200))
 
 
+@cache
 def fitted(name: str, train: Interactions, seed: int = 0) -> Factored:
     model = registry[name](dim=16)
     assert isinstance(model, Factored)
-    settings, optimizer = TrainingSettings(epochs=30, batch=50), OptimizerSettings(lr=0.03)
+    settings, optimizer = TrainingSettings(epochs=15, batch=50), OptimizerSettings(lr=0.03)
     Training(model, SL(tau=0.2), train, training=settings, optimizer=optimizer, seed=seed).run()
     return model
 
