@@ -9,9 +9,11 @@ from typing import Any, NoReturn
 
 import pytest
 
+from command import Command
 from shortlist.bench import Bench, Cell, Failure, cells, most_epochs, read_spec, seconds_of_epoch, summarise, work
 from shortlist.bench.runner import FAILED, LOCKS
 from shortlist.bench.standing import read_log, standing
+from shortlist.data.public_sets import SETS
 from shortlist.errors import InputError, Interrupted, Unwritable, UnwritablePlace
 from shortlist.runs import CHECKPOINT, Busy, Run, open_run
 from shortlist.runs.folder import held
@@ -223,6 +225,15 @@ class TestPlaces:
         with pytest.raises(InputError, match="fetch it with `shortlist data get ml-1m`"):
             Bench(tmp_path / "out").path(first(write(datasets=["ml-1m"])))
         assert not (tmp_path / "out").exists()
+
+    def test_a_raw_table_does_not_stand_in_for_the_set_of_a_paper(self, tmp_path: Path, shortlist: Command) -> None:
+        """Published figures are of splits; the registered set of the same name is all ratings."""
+        assert "amazon2014-health" in SETS
+        answer = shortlist("bench", "slatk-table4", "--only", "amazon2014-health", "--data", tmp_path, "--out", "x")
+        assert answer.code == 2
+        assert "bench: unknown dataset 'amazon2014-health' (known: debian); a folder of that name" in answer.err
+        assert str(tmp_path) in answer.err
+        assert Bench(tmp_path).source("amazon2014-health") == "amazon2014-health"  # for a grid of one's own
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
     def test_a_place_without_permission(self, write: Write, data: Path, tmp_path: Path) -> None:

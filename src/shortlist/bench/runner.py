@@ -49,24 +49,26 @@ Told = Callable[[Cell, Result], None]
 class Bench:
     """The folder of a grid. Several processes may work on one: a cell that another one computes is left to it.
 
-    Datasets are folders of ``data``, or whatever :func:`shortlist.data.load` takes.
+    Datasets are folders of ``data``, or whatever :func:`shortlist.data.load` takes. Where the sets of papers are meant,
+    which come split, ``registered=False`` keeps raw tables that are registered under the same names from standing in.
     """
 
-    def __init__(self, folder: Path, data: Path | None = None) -> None:
-        self.folder, self._data = folder, data
+    def __init__(self, folder: Path, data: Path | None = None, *, registered: bool = True) -> None:
+        self.folder, self.data, self.registered = folder, data, registered
         self._splits: dict[str, Split] = {}
         self._fingerprints: dict[str, str] = {}
         self._paths: dict[Cell, Path] = {}
 
     def source(self, dataset: str) -> str | Path:
         """Where a dataset is read from."""
-        if self._data is not None and (self._data / dataset).exists():
-            return self._data / dataset
-        if Path(dataset).exists() or dataset == builtin.DEBIAN_NAME or dataset in SETS:
+        if self.data is not None and (self.data / dataset).exists():
+            return self.data / dataset
+        names = [builtin.DEBIAN_NAME, *(SETS if self.registered else ())]
+        if Path(dataset).exists() or dataset in names:
             return dataset
-        inside = [] if self._data is None or not self._data.is_dir() else [each.name for each in self._data.iterdir()]
-        problem = unknown("bench", "dataset", dataset, [*inside, builtin.DEBIAN_NAME, *SETS])
-        place = f"in {self._data}" if self._data is not None else "where --data or SHORTLIST_DATA says"
+        inside = [] if self.data is None or not self.data.is_dir() else [each.name for each in self.data.iterdir()]
+        problem = unknown("bench", "dataset", dataset, [*inside, *names])
+        place = f"in {self.data}" if self.data is not None else "where --data or SHORTLIST_DATA says"
         raise InputError(f"{problem}; a folder of that name with the tables train and test is looked for {place}")
 
     def split(self, cell: Cell, seed: int | None = None) -> Split:

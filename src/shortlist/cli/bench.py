@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -58,7 +58,7 @@ def bench(
 
     shortlist bench my-grid.yaml --jobs 2 --out bench/mine --write table.md --write table.tex
     """
-    from shortlist.bench import Bench, Failure, cells, read_spec, select, summarise
+    from shortlist.bench import SHIPPED, Bench, Failure, cells, read_spec, select, summarise
     from shortlist.cli.files import check_out
     from shortlist.runs import Busy
 
@@ -74,7 +74,7 @@ def bench(
         cell.plan()  # a wrong setting is said before hours of work
         cell.data_options()
     place = data or (Path(os.environ["SHORTLIST_DATA"]) if "SHORTLIST_DATA" in os.environ else None)
-    folder = Bench(out, place)
+    folder = Bench(out, place, registered=Path(spec).exists() or spec not in SHIPPED)  # papers split their sets
     with step("reading data") as told:
         for number, cell in enumerate(chosen):
             told(number, len(chosen), f"reading {cell.dataset}")
@@ -88,7 +88,7 @@ def bench(
             if isinstance(folder.result(cell), Failure):
                 with suppress(Busy):  # another process has taken it up already
                     folder.forget(cell)
-    _compute(folder, place, grid, chosen, jobs)
+    _compute(folder, grid, chosen, jobs)
     found = {cell: result for cell in chosen if (result := folder.result(cell)) is not None}
     rows = summarise(grid, found)
     for path in write or []:
@@ -108,9 +108,9 @@ def _check_folder(out: Path) -> None:
         (out / LOCKS).mkdir(parents=True, exist_ok=True)
 
 
-def _compute(folder: Bench, data: Path | None, grid: Spec, chosen: Sequence[Cell], jobs: int) -> None:
+def _compute(folder: Bench, grid: Spec, chosen: Sequence[Cell], jobs: int) -> None:
     """Everything that is missing, here or in several processes, with somebody told how it goes."""
-    from shortlist.bench import work
+    from shortlist.bench import Bench, work
     from shortlist.cli.bench_live import live, say
 
     missing = [cell for cell in chosen if folder.result(cell) is None]
@@ -124,20 +124,21 @@ def _compute(folder: Bench, data: Path | None, grid: Spec, chosen: Sequence[Cell
         from multiprocessing import get_context
 
         with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-            share = partial(_share, folder.folder, data, grid, chosen, jobs, not is_shown)
+            again = partial(Bench, folder.folder, folder.data, registered=folder.registered)  # without what it has read
+            share = partial(_share, again, grid, chosen, jobs, not is_shown)
             for future in [pool.submit(share) for _ in range(jobs)]:
                 future.result()
 
 
-def _share(out: Path, data: Path | None, grid: Spec, chosen: Sequence[Cell], jobs: int, speak: bool) -> None:
+def _share(bench: Callable[[], Bench], grid: Spec, chosen: Sequence[Cell], jobs: int, speak: bool) -> None:
     """What one of several processes does."""
     import torch
 
-    from shortlist.bench import Bench, work
+    from shortlist.bench import work
     from shortlist.cli.bench_live import say
 
     torch.set_num_threads(max(1, torch.get_num_threads() // jobs))
-    work(Bench(out, data), chosen, *([say(grid)] if speak else []))
+    work(bench(), chosen, *([say(grid)] if speak else []))
 
 
 def _tell_plan(folder: Bench, chosen: Sequence[Cell], jobs: int, as_json: bool) -> None:
