@@ -85,7 +85,7 @@ def cells(spec: Spec) -> Iterator[Cell]:
 
     >>> from shortlist.bench import read_spec
     >>> print(next(cells(read_spec("slatk-table18"))))
-    movielens-100k mf slatk seed 0
+    movielens-100k mf lambdarank seed 0
     """
     fitted = [*((model, loss) for model in spec.models for loss in spec.losses), *((b, "") for b in spec.baselines)]
     ks = tuple(lengths(spec.metrics))
