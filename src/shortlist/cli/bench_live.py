@@ -38,6 +38,7 @@ def live(folder: Bench, grid: Spec, chosen: Sequence[Cell]) -> Iterator[bool]:
         transient=True,
     )
     with view:
+        view.refresh()  # at once, and not half a second later, when a small grid may be done
         yield True
 
 
