@@ -135,9 +135,10 @@ def test_an_interruption_that_a_library_takes_for_a_damaged_file(
 
     monkeypatch.setattr("shortlist.runs.open_run", swallow)
     monkeypatch.setattr("shortlist.cli._interrupts", [])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored where tests run unattended
     with pytest.raises(SystemExit) as end:
         main(["evaluate", str(ease)])
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, before)
     assert (end.value.code, *capsys.readouterr()) == (130, "", "shortlist: interrupted\n")
 
 
