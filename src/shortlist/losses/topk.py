@@ -70,10 +70,7 @@ class SLAtK(Loss):
 
     def thresholds(self, n_users: int, n_items: int) -> Thresholds:
         """β of every user, refreshed as the parameters say."""
-        _check_k(self, self.k, n_items)
-        return Thresholds(
-            n_users, n_items, self.k, estimator=self.threshold, samples=self.samples, refresh=self.refresh
-        )
+        return _thresholds(self, n_users, n_items)
 
 
 @registry.register("sogslatk")
@@ -144,10 +141,7 @@ class SogSLAtK(Loss):
 
     def thresholds(self, n_users: int, n_items: int) -> Thresholds:
         """β of every user, refreshed as the parameters say."""
-        _check_k(self, self.k, n_items)
-        return Thresholds(
-            n_users, n_items, self.k, estimator=self.threshold, samples=self.samples, refresh=self.refresh
-        )
+        return _thresholds(self, n_users, n_items)
 
 
 def _above_threshold(loss: Loss, table: ScoreTable) -> Tensor:
@@ -157,7 +151,9 @@ def _above_threshold(loss: Loss, table: ScoreTable) -> Tensor:
     return table.positives() - table.per_positive(table.threshold_R)
 
 
-def _check_k(loss: Loss, k: int, n_items: int) -> None:
-    """Refuse lists that are longer than the catalogue."""
-    if k > n_items:
-        raise InputError(f"{type(loss).__name__}.k: expected at most {n_items}, the number of items, received {k}")
+def _thresholds(loss: SLAtK | SogSLAtK, n_users: int, n_items: int) -> Thresholds:
+    """β of every user as the loss's parameters say; lists that are longer than the catalogue are refused."""
+    if loss.k > n_items:
+        name = f"{type(loss).__name__}.k"
+        raise InputError(f"{name}: expected at most {n_items}, the number of items, received {loss.k}")
+    return Thresholds(n_users, n_items, loss.k, estimator=loss.threshold, samples=loss.samples, refresh=loss.refresh)
