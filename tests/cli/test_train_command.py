@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
@@ -128,7 +129,18 @@ class TestGood:
         assert re.search(r"\d%.*0:00:\d\d", shown)  # how much is done, and the time left
         log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
         assert [line["epoch"] for line in log if "epoch" in line] == list(range(1, 101))
-        assert log[1].keys() == {"epoch", "loss", "seconds", "valid ndcg"}
+        assert log[1].keys() == {"epoch", "loss", "lr", "seconds", "valid ndcg"}
+        self.times_and_rates_are_told(log[:100], json.loads(printed)["seconds"]["train"])
+
+    def times_and_rates_are_told(self, log: list[dict[str, float]], total: float) -> None:
+        """Every epoch's own seconds are the step from the line before; the rate falls in a line to a hundredth."""
+        seconds = [0.0, *(line["seconds"] for line in log)]
+        assert all(before < after for before, after in pairwise(seconds))
+        assert seconds[-1] == total
+        steps = 2  # 300 people, 256 at once
+        for line in log:
+            done = (line["epoch"] - 1 + (steps - 1) / steps) / len(log)
+            assert line["lr"] == pytest.approx(0.003 * (1 - 0.99 * done), rel=1e-12)
 
 
 def _read_all(terminal: int, into: list[bytes]) -> None:
@@ -323,11 +335,15 @@ class TestTemperature:
             "shortlist.runs.experiment.evaluate_split", shortlist, *words(clicks, out), *look, "--overwrite"
         )
         says(answer, 130, "interrupted")
+        looked = load(out / CHECKPOINT).facts["progress"]["log"][0]
         answer = self.interrupted_at(
             "shortlist.runs.experiment.find_temperature", shortlist, *words(clicks, out), *look, "--resume"
         )
         assert (answer.code, answer.err) == (0, "")
         assert contents(out) == contents(whole)
+        took = answer.json["seconds"]
+        assert list(took) == ["load", "pilot", "train", "evaluate"]
+        assert {"event": "pilot", "seconds": took["pilot"]} == looked
 
     def test_an_interruption_of_the_search_leaves_nothing(
         self, shortlist: Command, clicks: Path, tmp_path: Path

@@ -29,6 +29,9 @@ from shortlist.training.checkpoint import load
 SECTIONS = ("model", "loss", "optimizer", "training")
 """What settings belong to: the part before the dot in ``loss.tau``."""
 
+PILOT = "pilot"
+"""The search for a temperature, as the log and the seconds of a run name it."""
+
 Settings = Mapping[str, Mapping[str, Any]]
 """Values by section and name."""
 
@@ -164,14 +167,15 @@ def fit(
         looked = perf_counter()
         with watch.stage("looking for the temperature"):
             chosen = _with_temperature(chosen, _found_temperature(chosen, split, seed))
-        times["pilot"] = perf_counter() - looked
+        progress.log.append({"event": PILOT, "seconds": round(perf_counter() - looked, 4)})
     started = perf_counter()
     with watch.stage(f"fitting {chosen.model_name}"):
         if isinstance(chosen.model, Baseline):
             chosen.model.fit(split.train, seed=seed)
         else:
-            progress = _train(chosen, split, out, seed, resume, {**chosen.config(), **config}, watch)
+            progress = _train(chosen, split, out, seed, progress, resume, {**chosen.config(), **config}, watch)
     trained = perf_counter()
+    times |= {line["event"]: line["seconds"] for line in progress.log if "event" in line}
     with watch.stage("evaluating"):
         evaluations = evaluate_split(chosen.model, split, protocol=protocol, ks=lengths, progress=watch.evaluation)
     times |= {"train": progress.seconds or trained - started, "evaluate": perf_counter() - trained}
@@ -184,9 +188,9 @@ def fit(
         config={**config, **chosen.config()},
         seconds=times,
         epochs=progress.best_epoch or progress.epoch,
-        log=[  # as a resumed run has it, which has not looked for a temperature
+        log=[
             *progress.log,
-            *({"event": event, "seconds": round(took, 3)} for event, took in times.items() if event != "pilot"),
+            *({"event": event, "seconds": round(took, 4)} for event, took in times.items() if event != PILOT),
         ],
         overwrite=overwrite or (out / CHECKPOINT).is_file(),
     )
@@ -224,8 +228,16 @@ def _validation(chosen: Plan, split: Split) -> Callable[[Model], float]:
 
 
 def _train(
-    chosen: Plan, split: Split, out: Path, seed: int, resume: bool, config: Mapping[str, Any], watch: Watch
+    chosen: Plan,
+    split: Split,
+    out: Path,
+    seed: int,
+    progress: Progress,
+    resume: bool,
+    config: Mapping[str, Any],
+    watch: Watch,
 ) -> Progress:
+    """Train from a beginning that only the log may tell of, or from a checkpoint."""
     assert isinstance(chosen.model, Trained)
     assert chosen.loss is not None
     validate, floor = None, None
@@ -250,6 +262,7 @@ def _train(
         "pairs": fingerprint(split),
     }
     checkpoint = out / CHECKPOINT
+    training.progress = progress
     if resume:
         training.resume(checkpoint, identity)
     log = out / "log.jsonl"

@@ -139,6 +139,7 @@ class Training:
         epoch = progress.epoch + 1
         generator = torch.Generator().manual_seed(_mixed(self.seed, epoch))
         due = self.thresholds is not None and self.thresholds.due(epoch)
+        rate = 0.0
         total = torch.zeros((), dtype=torch.float64)
         self.model.train()
         self.loss.before_epoch(epoch)
@@ -167,7 +168,7 @@ class Training:
             raise ShortlistError(f"the parameters became infinite in epoch {epoch}; {self._advice()}")
         progress.epoch, progress.loss = epoch, float(total) / self.batches.steps
         progress.seconds += time.perf_counter() - started
-        self._judge()
+        self._judge(rate)
 
     @torch.no_grad()
     def _refresh_thresholds(self, generator: torch.Generator) -> None:
@@ -178,10 +179,14 @@ class Training:
             step = user_step(self.train, self.batches.active_users[start : start + 256])
             self.thresholds.update(step.user_R, score_table(step, source, self.workspace), generator)
 
-    def _judge(self) -> None:
-        """Validate when it is time, keep what is best, and notice a collapse."""
+    def _judge(self, rate: float) -> None:
+        """Validate when it is time, keep what is best, notice a collapse, and write a line of the log.
+
+        It tells the learning rate at the end of the epoch, and the seconds of training (not validation) so far.
+        """
         progress, settings = self.progress, self.settings
-        line: dict[str, Any] = {"epoch": progress.epoch, "loss": progress.loss, "seconds": round(progress.seconds, 3)}
+        seconds = round(progress.seconds, 4)
+        line: dict[str, Any] = {"epoch": progress.epoch, "loss": progress.loss, "lr": rate, "seconds": seconds}
         is_last = progress.epoch == settings.epochs
         if self.validate is not None and (progress.epoch % settings.validate_every == 0 or is_last):
             self.model.eval()
