@@ -258,8 +258,9 @@ class TestTogether:
         assert len(lines) == len(set(lines)) == 6
 
     def test_two_jobs(self, attempts: Attempts, words: list[object], tmp_path: Path) -> None:
-        answer = attempts(*words, "--json", "--jobs", 2)
+        answer = attempts(*words, "--json", "--jobs", 2, "--log", f"tensorboard={tmp_path / 'boards'}")
         assert answer.code == 0
+        assert sorted(runs(tmp_path / "boards")) == sorted(runs(tmp_path / "out"))
         lines = [line.split(":")[0] for line in answer.err.splitlines()]
         assert sorted(lines) == [f"clicks.csv mf {loss} seed {seed}" for loss in ("bpr", "sl") for seed in (0, 1)]
         assert _figures(answer) == _figures(attempts(*words[:-1], tmp_path / "alone", "--json"))

@@ -17,7 +17,7 @@ from shortlist.data import Split, builtin, load
 from shortlist.data.public_sets import SETS
 from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable, unknown
 from shortlist.models import Trained
-from shortlist.runs import CHECKPOINT, Busy, Run, default_ks, fingerprint, fit, open_run
+from shortlist.runs import CHECKPOINT, Busy, Run, Sink, default_ks, fingerprint, fit, open_run
 from shortlist.runs.folder import held, writing
 from shortlist.runs.pilot import FACTORS, trial_epochs
 from shortlist.training import Training
@@ -51,10 +51,13 @@ class Bench:
 
     Datasets are folders of ``data``, or whatever :func:`shortlist.data.load` takes. Where the sets of papers are meant,
     which come split, ``registered=False`` keeps raw tables that are registered under the same names from standing in.
+    ``sinks`` are told of every cell, as a run that is named as its folder.
     """
 
-    def __init__(self, folder: Path, data: Path | None = None, *, registered: bool = True) -> None:
-        self.folder, self.data, self.registered = folder, data, registered
+    def __init__(
+        self, folder: Path, data: Path | None = None, *, registered: bool = True, sinks: Sequence[Sink] = ()
+    ) -> None:
+        self.folder, self.data, self.registered, self.sinks = folder, data, registered, sinks
         self._splits: dict[str, Split] = {}
         self._fingerprints: dict[str, str] = {}
         self._paths: dict[Cell, Path] = {}
@@ -139,6 +142,7 @@ class Bench:
                 ks=[*default_ks(split.train.n_items), *cell.ks],
                 resume=(path / CHECKPOINT).is_file(),
                 seconds={"load": time.perf_counter() - started},
+                sinks=self.sinks,
             ).run
         except (Busy, Interrupted, Unwritable):
             raise

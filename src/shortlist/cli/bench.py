@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shortlist.cli.output import AsJson, print_json, print_table, step
-from shortlist.cli.settings import parse_seeds
+from shortlist.cli.settings import Log, parse_seeds
 from shortlist.errors import InputError, ShortlistError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def bench(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="PAGE.html", help="The page; DIR/report.html unless given.")
     ] = None,
+    log: Log = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure a whole grid under one protocol, beside the published figures.
@@ -60,7 +61,7 @@ def bench(
     """
     from shortlist.bench import SHIPPED, Bench, Failure, cells, read_spec, select, summarise
     from shortlist.cli.files import check_out
-    from shortlist.runs import Busy
+    from shortlist.runs import Busy, sink
 
     for path, endings in [*((path, WRITERS) for path in write or []), *([(report, (".html",))] if report else [])]:
         check_out(path, endings)
@@ -74,7 +75,8 @@ def bench(
         cell.plan()  # a wrong setting is said before hours of work
         cell.data_options()
     place = data or (Path(os.environ["SHORTLIST_DATA"]) if "SHORTLIST_DATA" in os.environ else None)
-    folder = Bench(out, place, registered=Path(spec).exists() or spec not in SHIPPED)  # papers split their sets
+    is_own = Path(spec).exists() or spec not in SHIPPED  # papers split their sets
+    folder = Bench(out, place, registered=is_own, sinks=[sink(text) for text in log or []])
     with step("reading data") as told:
         for number, cell in enumerate(chosen):
             told(number, len(chosen), f"reading {cell.dataset}")
@@ -83,6 +85,8 @@ def bench(
         _tell_plan(folder, chosen, jobs, as_json)
         return
     _check_folder(out)
+    for each in folder.sinks:
+        each.check()
     if retry:
         for cell in chosen:
             if isinstance(folder.result(cell), Failure):
@@ -124,7 +128,9 @@ def _compute(folder: Bench, grid: Spec, chosen: Sequence[Cell], jobs: int) -> No
         from multiprocessing import get_context
 
         with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-            again = partial(Bench, folder.folder, folder.data, registered=folder.registered)  # without what it has read
+            again = partial(  # without what it has read
+                Bench, folder.folder, folder.data, registered=folder.registered, sinks=folder.sinks
+            )
             share = partial(_share, again, grid, chosen, jobs, not is_shown)
             for future in [pool.submit(share) for _ in range(jobs)]:
                 future.result()

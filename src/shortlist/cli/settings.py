@@ -19,6 +19,14 @@ Ks = Annotated[
     str | None,
     typer.Option("--ks", metavar="K,K,…", help="Lengths of list to measure; 5,10,20,50,100 unless given."),
 ]
+Log = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log",
+        metavar="SINK",
+        help="Also tell tensorboard[=DIR] or mlflow[=URI] how it goes. Can be given often.",
+    ),
+]
 
 
 def parse_settings(texts: Iterable[str] | None, sections: Sequence[str] = ("model",)) -> dict[str, dict[str, str]]:

@@ -12,7 +12,7 @@ import typer
 
 from shortlist.cli.load_flags import load_options, with_load_flags
 from shortlist.cli.output import AsJson, print_json, print_table, step
-from shortlist.cli.settings import Ks, Set, parse_ks, parse_settings
+from shortlist.cli.settings import Ks, Log, Set, parse_ks, parse_settings
 
 if TYPE_CHECKING:
     from shortlist.runs import Plan, Run, Watch
@@ -30,6 +30,7 @@ def train(
     preset: Annotated[str | None, typer.Option("--preset", help="Settings under one name, as a start.")] = None,
     settings: Set = None,
     ks: Ks = None,
+    log: Log = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier try stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
     as_json: AsJson = False,
@@ -45,9 +46,11 @@ def train(
     shortlist train debian --loss sl --set loss.tau=0.1 --set training.epochs=40 --seed 1 --out runs/sl --json
 
     shortlist train clicks.csv --loss slatk --k 20 --out runs/slatk --resume
+
+    shortlist train clicks.csv --loss sl --out runs/sl --log tensorboard=boards --log mlflow=http://localhost:5000
     """
     from shortlist.data import load
-    from shortlist.runs import SECTIONS, check_target, default_ks, fit, plan
+    from shortlist.runs import SECTIONS, check_target, default_ks, fit, plan, sink
     from shortlist.runs import preset as preset_of
 
     options, start = load_options(flags), None if preset is None else preset_of(preset)
@@ -60,11 +63,13 @@ def train(
         values=start.settings_for(model_name, loss_name) if start else None,
         texts=parse_settings(settings, SECTIONS),
     )
-    lengths = parse_ks(ks)
+    lengths, sinks = parse_ks(ks), [sink(text) for text in log or []]
     check_target(out, overwrite=overwrite, resume=resume)
     started = perf_counter()
     with step(f"reading {data}"):
         split = load(data, options)
+    for each in sinks:
+        each.check()
     with watching(chosen) as watch:
         outcome = fit(
             chosen,
@@ -76,6 +81,7 @@ def train(
             overwrite=overwrite,
             seconds={"load": perf_counter() - started},
             watch=watch,
+            sinks=sinks,
         )
     _tell(outcome.run, as_json)
 

@@ -7,6 +7,8 @@ from shortlist.runs.ids import Ids
 from shortlist.runs.presets import PRESETS, Preset, preset
 from shortlist.runs.recommend import recommend, recommend_to
 from shortlist.runs.run import FILES, FORMAT, Run, open_run, write_run
+from shortlist.runs.sinks import MLflow, TensorBoard, sink
+from shortlist.runs.telling import Sink
 
 __all__ = [
     "CHECKPOINT",
@@ -17,10 +19,13 @@ __all__ = [
     "Busy",
     "Evaluations",
     "Ids",
+    "MLflow",
     "Outcome",
     "Plan",
     "Preset",
     "Run",
+    "Sink",
+    "TensorBoard",
     "Watch",
     "check_target",
     "checked_ks",
@@ -35,5 +40,6 @@ __all__ = [
     "preset",
     "recommend",
     "recommend_to",
+    "sink",
     "write_run",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from shortlist.runs.evaluation import Evaluations, checked_ks, default_ks, evalu
 from shortlist.runs.folder import CHECKPOINT, MARK, check_target, held, writing
 from shortlist.runs.pilot import find_temperature
 from shortlist.runs.run import Run, write_run
+from shortlist.runs.telling import About, Sink, Telling, telling
 from shortlist.training import OptimizerSettings, Progress, Training, TrainingSettings
 from shortlist.training.checkpoint import load
 
@@ -129,6 +131,8 @@ class Watch:
     """Where training stands, and which share of the epoch is done."""
     evaluation: Callable[[int, int], None] = field(default=lambda done, total: None)
     """How many users of how many have been evaluated."""
+    warning: Callable[[str], None] = field(default=lambda text: print(f"shortlist: {text}", file=sys.stderr))
+    """What went wrong beside the work, which goes on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,10 +154,11 @@ def fit(
     overwrite: bool = False,
     seconds: Mapping[str, float] | None = None,
     watch: Watch | None = None,
+    sinks: Sequence[Sink] = (),
 ) -> Outcome:
     """Fit, evaluate and write a run. ``config`` says where the split came from: ``data``, ``protocol`` and ``seed``.
 
-    While a loss trains the model, ``out`` holds a checkpoint from which ``resume`` goes on.
+    While a loss trains the model, ``out`` holds a checkpoint from which ``resume`` goes on. ``sinks`` are told of all.
     """
     watch, protocol, seed = watch or Watch(), str(config["protocol"]), int(config["seed"])
     n_items = split.train.n_items
@@ -168,32 +173,38 @@ def fit(
         with watch.stage("looking for the temperature"):
             chosen = _with_temperature(chosen, _found_temperature(chosen, split, seed))
         progress.log.append({"event": PILOT, "seconds": round(perf_counter() - looked, 4)})
-    started = perf_counter()
-    with watch.stage(f"fitting {chosen.model_name}"):
-        if isinstance(chosen.model, Baseline):
-            chosen.model.fit(split.train, seed=seed)
-        else:
-            progress = _train(chosen, split, out, seed, progress, resume, {**chosen.config(), **config}, watch)
-    trained = perf_counter()
-    times |= {line["event"]: line["seconds"] for line in progress.log if "event" in line}
-    with watch.stage("evaluating"):
-        evaluations = evaluate_split(chosen.model, split, protocol=protocol, ks=lengths, progress=watch.evaluation)
-    times |= {"train": progress.seconds or trained - started, "evaluate": perf_counter() - trained}
-    run = write_run(
-        out,
-        model=chosen.model,
-        name=chosen.model_name,
-        split=split,
-        evaluations=evaluations,
-        config={**config, **chosen.config()},
-        seconds=times,
-        epochs=progress.best_epoch or progress.epoch,
-        log=[
-            *progress.log,
-            *({"event": event, "seconds": round(took, 4)} for event, took in times.items() if event != PILOT),
-        ],
-        overwrite=overwrite or (out / CHECKPOINT).is_file(),
-    )
+    sections = {**chosen.config(), **config}
+    model = {"name": chosen.model_name, **chosen.model.settings()}
+    about = About(out.resolve(), {"model": model, **sections}, resumed=resume)
+    with telling(sinks, about, watch.warning) as told:
+        started = perf_counter()
+        with watch.stage(f"fitting {chosen.model_name}"):
+            if isinstance(chosen.model, Baseline):
+                told.begin()
+                chosen.model.fit(split.train, seed=seed)
+            else:
+                progress = _train(chosen, split, out, seed, progress, resume, sections, watch, told)
+        trained = perf_counter()
+        times |= {line["event"]: line["seconds"] for line in progress.log if "event" in line}
+        with watch.stage("evaluating"):
+            evaluations = evaluate_split(chosen.model, split, protocol=protocol, ks=lengths, progress=watch.evaluation)
+        times |= {"train": progress.seconds or trained - started, "evaluate": perf_counter() - trained}
+        run = write_run(
+            out,
+            model=chosen.model,
+            name=chosen.model_name,
+            split=split,
+            evaluations=evaluations,
+            config={**config, **chosen.config()},
+            seconds=times,
+            epochs=progress.best_epoch or progress.epoch,
+            log=[
+                *progress.log,
+                *({"event": event, "seconds": round(took, 4)} for event, took in times.items() if event != PILOT),
+            ],
+            overwrite=overwrite or (out / CHECKPOINT).is_file(),
+        )
+        told.close("finished", run.metrics)
     return Outcome(run, evaluations)
 
 
@@ -236,6 +247,7 @@ def _train(
     resume: bool,
     config: Mapping[str, Any],
     watch: Watch,
+    told: Telling,
 ) -> Progress:
     """Train from a beginning that only the log may tell of, or from a checkpoint."""
     assert isinstance(chosen.model, Trained)
@@ -271,9 +283,11 @@ def _train(
         if out.is_dir() and not (out / MARK).is_file():  # an earlier run keeps its log until it is replaced as a whole
             with writing(out):
                 log.write_text("".join(json.dumps(line) + "\n" for line in progress.log), encoding="utf-8")
+        told.epochs(progress.log)
         watch.epoch(progress, 0.0)
 
     with held(out):
+        told.begin(training.progress.log)
         return training.run(
             checkpoint, identity, on_epoch=after_epoch, on_step=lambda share: watch.epoch(training.progress, share)
         )
