@@ -7,27 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[1]
-PAGE = (REPOSITORY / "docs" / "add-a-loss.md").read_text(encoding="utf-8")
+from pages import REPOSITORY, blocks
 
-
-@dataclass(frozen=True)
-class Block:
-    language: str
-    place: str
-    text: str
-
-
-BLOCKS = [
-    Block(*parts)
-    for parts in re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    if parts[0] != "math"
-]
+BLOCKS = [each for each in blocks(REPOSITORY / "docs" / "add-a-loss.md") if each.language != "math"]
 
 
 def block(place: str) -> str:
