@@ -12,7 +12,20 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from shortlist.bench import Cell, Failure, Result, Row, Spec, cells, summarise, to_csv, to_latex, to_markdown
+from shortlist.bench import (
+    Cell,
+    Failure,
+    Result,
+    Row,
+    Spec,
+    cells,
+    published_figures,
+    read_spec,
+    summarise,
+    to_csv,
+    to_latex,
+    to_markdown,
+)
 from shortlist.bench.results import HEAD
 from shortlist.runs import Run
 
@@ -80,6 +93,18 @@ class TestSummary:
         assert rows["slatk"].ratio == pytest.approx((rows["slatk"].measured or 0) / 0.1080)
         spec = spec_of(published={"table": "slatk_table03_ndcg_varying_k", "names": {**names, "slatk": "nothing"}})
         assert summarise(spec, results_of(spec, drawn))[1].published is None
+
+    def test_published_rows_are_told_apart_by_any_column(self) -> None:
+        """Clean and noisy data are one dataset in the paper, with a column of its own that tells which."""
+        spec = read_spec("llpauc-table5")
+        figure = published_figures(spec)
+        found = {(cell.dataset, cell.loss): figure(cell, "ndcg@20") for cell in cells(spec) if cell.loss}
+        assert len(found) == 10
+        assert None not in found.values()
+        assert found["llpauc-adressa-clean", "llpauc"] == 0.1214
+        assert found["llpauc-adressa-noise", "llpauc"] == 0.1189
+        assert found["llpauc-adressa-noise", "ndcg_loss2"] == 0.0955
+        assert [figure(cell, "ndcg@20") for cell in cells(spec) if not cell.loss] == [None] * 6
 
     def test_what_was_not_measured_is_left_out(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
         del drawn["sl"]

@@ -83,6 +83,24 @@ class TestReading:
                 {"published": {"table": "slatk_table02_top20", "names": {"sl": "SLL"}}},
                 "sl: expected a name of slatk_table02_top20, received 'SLL'",
             ),
+            (
+                {
+                    "published": {
+                        "table": "llpauc_table05_ltr_methods",
+                        "names": {"clicks.csv": {"dataset": "Adressa", "train": "clean"}},
+                    }
+                },
+                "unknown column 'train'; did you mean 'training'?",
+            ),
+            (
+                {
+                    "published": {
+                        "table": "llpauc_table05_ltr_methods",
+                        "names": {"clicks.csv": {"dataset": "Adressa", "training": "none"}},
+                    }
+                },
+                "clicks.csv: expected a name of llpauc_table05_ltr_methods, received {'dataset': 'Adressa'",
+            ),
         ],
     )
     def test_what_is_wrong_is_said_in_one_line(self, tmp_path: Path, changes: dict[str, Any], said: str) -> None:

@@ -46,8 +46,8 @@ class Rule(_Strict):
 class PublishedFigures(_Strict):
     """Which published table stands beside the results, and what our names are called there.
 
-    A loss's name may be followed by a variant's (``slatk/k5``), and stand for more columns than that of the loss
-    (``{loss: SL@K, train_k: "5"}``).
+    A loss's name may be followed by a variant's (``slatk/k5``). Any name may stand for more than its own column: a loss
+    for ``{loss: SL@K, train_k: "5"}``, a dataset for ``{dataset: Adressa, training: noise}``.
     """
 
     table: str
@@ -56,13 +56,14 @@ class PublishedFigures(_Strict):
 
     def columns(self, dataset: str, model: str, loss: str, variant: str) -> dict[str, str]:
         """What the table's columns say at a place of the grid."""
-        names, label = self.names, label_of(loss, variant)
-        of_loss = names.get(label, names.get(loss, loss))
-        return {
-            "dataset": str(names.get(dataset, dataset)),
-            "backbone": str(names.get(model, model)),
-            **({"loss": of_loss} if isinstance(of_loss, str) else of_loss),
-        }
+        label = label_of(loss, variant)
+        ours = {"dataset": dataset, "backbone": model, "loss": label if label in self.names else loss}
+        return {name: text for column, each in ours.items() for name, text in self.named(column, each).items()}
+
+    def named(self, column: str, ours: str) -> dict[str, str]:
+        """What columns say of one of our names, which belongs to ``column`` where nothing else is said."""
+        theirs = self.names.get(ours, ours)
+        return {column: theirs} if isinstance(theirs, str) else theirs
 
 
 class Spec(_Strict):
@@ -185,8 +186,7 @@ def _check_published(spec: Spec, figures: PublishedFigures, owner: str) -> None:
     _all_known(owner, "name of published", figures.names, [*spec.datasets, *spec.models, *spec.baselines, *labels])
     for name, theirs in figures.names.items():
         column = "dataset" if name in spec.datasets else "loss" if name in labels else "backbone"
-        columns = {column: theirs} if isinstance(theirs, str) else theirs
-        if not table.knows(columns):
+        if not table.knows(figures.named(column, name)):
             raise InputError(f"{owner}: {name}: expected a name of {figures.table}, received {theirs!r}")
 
 
