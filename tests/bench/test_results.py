@@ -186,6 +186,26 @@ class TestForms:
         assert cells[4][5] == "failed"
         assert "- d_1 mf bpr: a & b" in lines
 
+    def test_cells_of_several_versions_are_said(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+        spec = spec_of()
+        results = results_of(spec, drawn)
+        for cell, run in results.items():
+            assert isinstance(run, Run)
+            results[cell] = replace(run, config={"shortlist": "0.2.0" if cell.loss == "bpr" and cell.seed else "0.1.0"})
+            results[cell].__dict__["per_user"] = run.per_user
+        rows = summarise(spec, results)
+        assert {row.loss: row.versions for row in rows} == {
+            "sl": ("0.1.0",), "slatk": ("0.1.0",), "bpr": ("0.1.0", "0.2.0"),
+        }  # fmt: skip
+        said = "Trained by several versions of Shortlist: 0.1.0 (d mf sl, d mf slatk, d mf bpr), 0.2.0 (d mf bpr)."
+        assert said in to_markdown(rows).splitlines()
+        assert f"% {said}" in to_latex(rows).splitlines()
+        assert pl.read_csv(io.StringIO(to_csv(rows)))["versions"].to_list() == ["0.1.0", "0.1.0", "0.1.0 0.2.0"]
+        assert rows[2].as_json()["versions"] == ["0.1.0", "0.2.0"]
+        assert "several versions" not in to_markdown(rows[:2])
+        many = [replace(rows[2], loss=f"l{n}", versions=("0.1.0",)) for n in range(20)] + [rows[2]]
+        assert "0.1.0 (21 places), 0.2.0 (d mf bpr)." in to_markdown(many)
+
     def test_csv_is_read_back_by_polars(self) -> None:
         table = pl.read_csv(io.StringIO(to_csv(ROWS)))
         assert table["measured"].to_list() == [0.25, 1 / 3, None]

@@ -44,6 +44,7 @@ class TestKeys:
             write, data, settings=({"set": looks},)
         )
         assert self.name(write, data, metrics=["ndcg@5", "recall@20"]) == before  # measured in any case
+        assert self.name(write, data, metrics=["ndcg@7"]) == before  # what is trained can be measured later
 
     @pytest.mark.parametrize(
         "changes",
@@ -59,7 +60,6 @@ class TestKeys:
             {"seeds": [1]},
             {"k": 6},
             {"losses": ["bpr"]},
-            {"metrics": ["ndcg@7"]},
         ],
     )
     def test_other_settings(self, write: Write, data: Path, changes: dict[str, Any]) -> None:
@@ -118,6 +118,94 @@ class TestRunning:
             assert isinstance(a, Run)
             assert isinstance(b, Run)
             assert a.metrics["test"] == b.metrics["test"]
+
+
+class TestOtherLengths:
+    @pytest.fixture
+    def trained(self, write: Write, data: Path, tmp_path: Path) -> tuple[Bench, Run]:
+        bench = Bench(tmp_path / "out", data)
+        run = bench.run(first(write()))
+        assert isinstance(run, Run)
+        return bench, run
+
+    @pytest.mark.parametrize("model", [{}, {"losses": [], "baselines": ["item_knn"]}])
+    def test_are_measured_from_the_saved_model(
+        self, write: Write, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: dict[str, Any]
+    ) -> None:
+        """The same as if they had been asked for at first, and without training."""
+        whole = Bench(tmp_path / "whole", data).run(first(write(metrics=["ndcg@7", "ndcg@5"], **model)))
+        bench, cell = Bench(tmp_path / "out", data), first(write(**model))
+        before = bench.run(cell)
+        assert isinstance(whole, Run)
+        assert isinstance(before, Run)
+        assert "ndcg@7" not in before.metrics["test"]
+
+        def stop(*_: object, **__: object) -> NoReturn:
+            raise AssertionError("trained again")
+
+        monkeypatch.setattr("shortlist.bench.runner.fit", stop)
+        other, told = first(write(metrics=["ndcg@7", "recall@5"], **model)), []
+        assert not bench.is_done(other)
+        work(bench, [other], lambda *what: told.append(what))
+        assert bench.is_done(other)
+        after = bench.result(other)
+        assert isinstance(after, Run)
+        assert [cell for cell, _ in told] == [other]
+        assert {**whole.metrics, "seconds": 0} == {**after.metrics, "seconds": 0}
+        assert after.metrics["seconds"] == before.metrics["seconds"]
+        assert after.per_user.equals(whole.per_user)
+        assert after.config == before.config
+        assert after.folder == before.folder
+        for name in ("model.safetensors", "config.json", "log.jsonl", "history.parquet"):
+            assert (after.folder / name).stat().st_mtime_ns == (before.folder / name).stat().st_mtime_ns
+        work(bench, [other, cell], lambda *what: told.append(what))
+        assert len(told) == 1  # all of it was there
+
+    def test_a_full_disk_leaves_the_run_as_it_was(
+        self, write: Write, trained: tuple[Bench, Run], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench, run = trained
+        before, real = {path.name: path.read_bytes() for path in run.folder.iterdir()}, Path.write_bytes
+
+        def full(self: Path, content: bytes) -> int:
+            if "metrics" in self.name:
+                real(self, content[:5])
+                raise OSError(28, "No space left on device")
+            return real(self, content)
+
+        other = first(write(metrics=["ndcg@7"]))
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "write_bytes", full)
+            with pytest.raises(Unwritable, match="the run cannot be written: No space left on device"):
+                bench.run(other)
+        after = {path.name: path.read_bytes() for path in run.folder.iterdir()}
+        assert after.keys() == before.keys()
+        assert {name for name in after if after[name] != before[name]} == {"per_user.parquet"}  # with more columns
+        assert not bench.is_done(other)
+        again = bench.result(first(write()))
+        assert isinstance(again, Run)
+        assert again.metrics == run.metrics
+        assert {"ndcg@5", "ndcg@20"} < set(again.per_user.columns)
+        bench.run(other)
+        assert bench.is_done(other)
+
+    def test_a_model_that_cannot_be_read(self, write: Write, trained: tuple[Bench, Run]) -> None:
+        bench, run = trained
+        (run.folder / "model.safetensors").write_bytes(b"torn")
+        result = bench.run(first(write(metrics=["ndcg@7"])))
+        assert isinstance(result, Failure)
+        assert "expected the weights of a model, received a damaged file" in result.reason
+        assert bench.is_done(first(write()))  # which has its figures
+
+    def test_what_the_catalogue_cannot_fill_spoils_no_run(self, write: Write, trained: tuple[Bench, Run]) -> None:
+        bench, run = trained
+        cell = first(write(metrics=["ndcg@41"]))
+        work(bench, [cell])
+        result = bench.result(cell)
+        assert isinstance(result, Failure)
+        assert result.reason == "K: expected a whole number from 1 to 40 (the catalogue), received 41"
+        assert FAILED not in names(run.folder)
+        assert isinstance(bench.result(first(write())), Run)
 
 
 class TestFailures:
@@ -207,8 +295,10 @@ class TestFailures:
         assert isinstance(bench.run(cell), Run)
 
     def test_a_length_that_the_catalogue_cannot_fill(self, write: Write, data: Path, tmp_path: Path) -> None:
-        result = Bench(tmp_path / "out", data).run(first(write(metrics=["ndcg@41"])))
+        bench, cell = Bench(tmp_path / "out", data), first(write(metrics=["ndcg@41"]))
+        result = bench.run(cell)
         assert isinstance(result, Failure)
+        assert bench.is_done(cell)
         assert result.reason == "K: expected a whole number from 1 to 40 (the catalogue), received 41"
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from shortlist.bench.spec import Spec, label_of
 from shortlist.data import LoadOptions
 from shortlist.errors import unknown
-from shortlist.metrics import KS
 from shortlist.runs import FORMAT, SECTIONS, Plan, plan
 
 PROTOCOL = "irbenchmark"
@@ -62,7 +61,10 @@ class Cell:
         return LoadOptions.from_text(texts, **{name: value for name, value in told.items() if name not in texts})
 
     def folder(self, data: str) -> str:
-        """A name for people with a key for changes: other settings or other ``data`` give another folder."""
+        """A name for people with a key for changes: other settings or other ``data`` give another folder.
+
+        The lengths of list are no part of it: what was trained can be measured at others.
+        """
         chosen, options = self.plan(), self.data_options()
         content = {
             **chosen.config(),
@@ -72,7 +74,7 @@ class Cell:
             "protocol": options.protocol,
             "seeds": [self.seed, options.seed],
             "data": data,
-            "ks": sorted(set(self.ks) - set(KS)),  # the usual lengths are always measured
+            "ks": [],  # once a part of the key: folders keep their names
         }
         key = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=5).hexdigest()
         words = "-".join(word for word in self.place if word)

@@ -21,6 +21,9 @@ HEAD = ("dataset", "model", "loss", "metric", "published", "measured", "deviatio
 NUMBERS = HEAD[4:]
 MEASURED = HEAD.index("measured")
 
+MANY = 8
+"""More places than these are counted in a note, and not named."""
+
 LEGEND = (
     "measured: the mean over seeds; deviation: over seeds; ratio: measured over published; p: of the best against this "
     "one (Student's paired t over users, Holm). Bold: the best of its dataset and model; underlined: the best of what "
@@ -47,6 +50,8 @@ class Row:
     is_best_baseline: bool = False
     is_sure: bool = False
     """Whether the best is better than every other beyond chance."""
+    versions: tuple[str, ...] = ()
+    """The versions of the library that trained the seeds."""
 
     @property
     def label(self) -> str:
@@ -90,7 +95,8 @@ class Row:
         """For programs."""
         names = ("dataset", "model", "loss", "variant", "metric", "published", "measured", "deviation", "ratio", "p",
                  "is_best", "is_best_baseline", "is_sure", "seconds", "failed", "reason")  # fmt: skip
-        return {**{name: getattr(self, name) for name in names}, "values": dict(self.values)}
+        lists = {"values": dict(self.values), "versions": list(self.versions)}
+        return {**{name: getattr(self, name) for name in names}, **lists}
 
 
 def published_figures(spec: Spec) -> Callable[[Cell, str], float | None]:
@@ -142,6 +148,7 @@ def _row(metric: str, published: float | None, results: Mapping[Cell, Result]) -
         seconds,
         len(failures),
         failures[0].reason if failures else "",
+        versions=tuple(sorted({str(run.config["shortlist"]) for run in runs.values() if "shortlist" in run.config})),
     )
 
 
@@ -189,16 +196,15 @@ def to_markdown(rows: Sequence[Row]) -> str:
             texts[MEASURED] = f"**{texts[MEASURED]}**"
         lines.append("| " + " | ".join(texts) + " |")
     failures = [f"- {text}" for text in reasons(rows)]
-    return (
-        "\n".join([*lines, "", LEGEND.replace("*", r"\*"), *(["", "Failed:", "", *failures] if failures else [])])
-        + "\n"
-    )
+    notes = [word for note in notes_of(rows) for word in ("", note.replace("*", r"\*"))]
+    return "\n".join([*lines, *notes, *(["", "Failed:", "", *failures] if failures else [])]) + "\n"
 
 
 def to_csv(rows: Sequence[Row]) -> str:
     """The same with all digits and every seed's value."""
     records = [{**row.as_json(), "values": " ".join(map(repr, row.values.values())),
-                "seeds": " ".join(map(str, row.values))} for row in rows]  # fmt: skip
+                "versions": " ".join(row.versions), "seeds": " ".join(map(str, row.values))}
+               for row in rows]  # fmt: skip
     return pl.DataFrame(records, infer_schema_length=None).write_csv()
 
 
@@ -213,7 +219,26 @@ def to_latex(rows: Sequence[Row]) -> str:
         if row.is_best:
             texts[MEASURED] = rf"\textbf{{{texts[MEASURED]}}}"
         lines.append(" & ".join(texts) + r" \\")
-    return "\n".join([*lines, r"\hline", r"\end{tabular}", f"% {LEGEND}"]) + "\n"
+    return "\n".join([*lines, r"\hline", r"\end{tabular}", *(f"% {note}" for note in notes_of(rows))]) + "\n"
+
+
+def notes_of(rows: Sequence[Row]) -> list[str]:
+    """What stands below the table: how it is read, and whether its cells are of several versions of the library.
+
+    >>> old = Row("health", "mf", "sl", "", "ndcg@20", None, {0: 0.126}, 2.0, versions=("0.1.0",))
+    >>> notes_of([old, replace(old, loss="slatk", versions=("0.2.0",))])[1]
+    'Trained by several versions of Shortlist: 0.1.0 (health mf sl), 0.2.0 (health mf slatk).'
+    """
+    places: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for version in row.versions:
+            words = (row.dataset, row.model, row.label)
+            places.setdefault(version, {})[" ".join(word for word in words if word)] = None
+    if len(places) < 2:
+        return [LEGEND]
+    told = [f"{version} ({', '.join(names) if len(names) <= MANY else f'{len(names)} places'})"
+            for version, names in sorted(places.items())]  # fmt: skip
+    return [LEGEND, f"Trained by several versions of Shortlist: {', '.join(told)}."]
 
 
 def reasons(rows: Sequence[Row]) -> list[str]:

@@ -10,6 +10,8 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BytesIO
+from math import isnan
 from pathlib import Path
 
 from shortlist.bench.cells import Cell
@@ -17,7 +19,18 @@ from shortlist.data import Split, builtin, load
 from shortlist.data.public_sets import SETS
 from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable, unknown
 from shortlist.models import Trained
-from shortlist.runs import CHECKPOINT, Busy, Run, Sink, default_ks, fingerprint, fit, open_run
+from shortlist.runs import (
+    CHECKPOINT,
+    Busy,
+    Run,
+    Sink,
+    checked_ks,
+    default_ks,
+    evaluate_split,
+    fingerprint,
+    fit,
+    open_run,
+)
 from shortlist.runs.folder import held, writing
 from shortlist.runs.pilot import FACTORS, trial_epochs
 from shortlist.training import Training
@@ -59,7 +72,7 @@ class Bench:
     ) -> None:
         self.folder, self.data, self.registered, self.sinks = folder, data, registered, sinks
         self._splits: dict[str, Split] = {}
-        self._fingerprints: dict[str, str] = {}
+        self._facts: dict[str, tuple[str, int]] = {}
         self._paths: dict[Cell, Path] = {}
 
     def source(self, dataset: str) -> str | Path:
@@ -87,15 +100,24 @@ class Bench:
     def path(self, cell: Cell) -> Path:
         """The folder of a cell. One split stands for those of all seeds: the seed is part of the key anyway."""
         if cell not in self._paths:
-            key = json.dumps([cell.dataset, cell.data_options(0).settings()])
-            if key not in self._fingerprints:
-                self._fingerprints[key] = fingerprint(self.split(cell, 0))
-            self._paths[cell] = self.folder / cell.folder(self._fingerprints[key])
+            self._paths[cell] = self.folder / cell.folder(self._facts_of(cell)[0])
         return self._paths[cell]
+
+    def _facts_of(self, cell: Cell) -> tuple[str, int]:
+        """The fingerprint of a cell's data, and how many items they have."""
+        key = json.dumps([cell.dataset, cell.data_options(0).settings()])
+        if key not in self._facts:
+            split = self.split(cell, 0)
+            self._facts[key] = fingerprint(split), split.train.n_items
+        return self._facts[key]
 
     def result(self, cell: Cell) -> Result | None:
         """What is there: a finished run, a failure, or nothing yet. What cannot be read is a failure, and is kept."""
         path = self.path(cell)
+        try:
+            checked_ks(cell.ks, self._facts_of(cell)[1])
+        except InputError as problem:
+            return Failure(cell, str(problem))  # of what is asked, and not of the folder: nothing is written down
         with suppress(OSError, ValueError, KeyError):
             return Failure(cell, json.loads((path / FAILED).read_text(encoding="utf-8"))["reason"])
         if not (path / "config.json").is_file():
@@ -103,7 +125,12 @@ class Bench:
         try:
             return open_run(path)
         except InputError as problem:
-            return Failure(cell, f"{problem} (remove the folder to compute it again)")
+            return Failure(cell, _removable(problem))
+
+    def is_done(self, cell: Cell) -> bool:
+        """Whether nothing is left to be computed: a failure, or a run that was measured at every length asked for."""
+        found = self.result(cell)
+        return isinstance(found, Failure) or (found is not None and not _unmeasured(found, cell.ks))
 
     def forget(self, cell: Cell) -> None:
         """Let a cell that failed be tried again, from the start."""
@@ -123,6 +150,9 @@ class Bench:
             found = self.result(cell)
             if found is None:
                 found = self._compute(cell, path)
+                told(cell, found)
+            elif isinstance(found, Run) and _unmeasured(found, cell.ks):
+                found = self._measured(cell, found)
                 told(cell, found)
             return found
 
@@ -152,6 +182,28 @@ class Bench:
             reason = " ".join(f"{type(problem).__name__}: {problem!s:.300}".split())
             return _note(path, cell, reason, traceback.format_exc())
 
+    def _measured(self, cell: Cell, run: Run) -> Result:
+        """The run, measured by its saved model at the lengths that are asked for too. Training is not done again.
+
+        Its metrics are written last: before that it counts as not measured, whatever happens on the way.
+        """
+        old = run.metrics
+        known = [int(k) for name in old["test"] if (k := name.partition("@")[2]).isdecimal()]
+        try:
+            evaluations = evaluate_split(run.model, run.split, protocol=run.protocol, ks=[*known, *cell.ks])
+        except InputError as problem:
+            return Failure(cell, _removable(problem))
+        test, valid = evaluations.test, evaluations.valid
+        assert test is not None  # it has been measured before
+        means = {"test": evaluations.test_means(), "valid": {} if valid is None else valid.means()}
+        as_json = {part: {name: None if isnan(mean) else mean for name, mean in each.items()}
+                   for part, each in means.items()}  # fmt: skip
+        table = BytesIO()
+        test.to_frame(run.split.train.user_ids).write_parquet(table)
+        _replace(run.folder, "per_user.parquet", table.getvalue())
+        _replace(run.folder, "metrics.json", (json.dumps({**old, **as_json}, indent=2) + "\n").encode())
+        return open_run(run.folder)
+
     @contextmanager
     def _held(self, path: Path) -> Iterator[None]:
         """Hold a cell; the lock's time tells when."""
@@ -171,7 +223,7 @@ def work(bench: Bench, cells: Sequence[Cell], told: Told = lambda cell, result: 
 
     What another process has in hand is waited for, and taken over should that process end without it.
     """
-    waiting = [cell for cell in cells if bench.result(cell) is None]
+    waiting = [cell for cell in cells if not bench.is_done(cell)]
     while waiting:
         left = []
         for cell in waiting:
@@ -188,11 +240,30 @@ def _note(path: Path, cell: Cell, reason: str, where: str = "") -> Failure:
     """Write down that a cell failed; a checkpoint is of no use then, its log is."""
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
-        draft = path / f".{FAILED}.new"
-        draft.write_text(json.dumps({"reason": reason, "where": where}, indent=2) + "\n", encoding="utf-8")
-        draft.replace(path / FAILED)
+        _replace(path, FAILED, (json.dumps({"reason": reason, "where": where}, indent=2) + "\n").encode())
         (path / CHECKPOINT).unlink(missing_ok=True)
     return Failure(cell, reason)
+
+
+def _replace(folder: Path, name: str, content: bytes) -> None:
+    """Write a file of a run so that it is there as it was or as it will be, and nothing in between."""
+    draft = folder / f".{name}.new"
+    with writing(folder):
+        try:
+            draft.write_bytes(content)
+            draft.replace(folder / name)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def _unmeasured(run: Run, ks: Sequence[int]) -> bool:
+    """Whether a run that has been tested was not at one of the lengths."""
+    test = run.metrics["test"]
+    return bool(test) and any(f"ndcg@{k}" not in test for k in ks)
+
+
+def _removable(problem: InputError) -> str:
+    return f"{problem} (remove the folder to compute it again)"
 
 
 def most_epochs(cell: Cell, split: Split) -> int:

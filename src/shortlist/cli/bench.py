@@ -117,7 +117,7 @@ def _compute(folder: Bench, grid: Spec, chosen: Sequence[Cell], jobs: int) -> No
     from shortlist.bench import Bench, work
     from shortlist.cli.bench_live import live, say
 
-    missing = [cell for cell in chosen if folder.result(cell) is None]
+    missing = [cell for cell in chosen if not folder.is_done(cell)]
     if not missing:
         return
     with live(folder, grid, chosen) as is_shown:
@@ -153,18 +153,19 @@ def _tell_plan(folder: Bench, chosen: Sequence[Cell], jobs: int, as_json: bool) 
     from shortlist.runs import Run
 
     found = {cell: folder.result(cell) for cell in chosen}
-    missing = [cell for cell, result in found.items() if result is None]
+    missing = [cell for cell in chosen if not folder.is_done(cell)]
     failed = sum(isinstance(result, Failure) for result in found.values())
     seconds: dict[tuple[str, ...], float | None] = {
         cell.place: sum(run.metrics["seconds"].values()) for cell, run in found.items() if isinstance(run, Run)
     }
+    measured = {cell: run.metrics["seconds"]["evaluate"] for cell, run in found.items() if isinstance(run, Run)}
     with step("trying some steps") as told:
         for number, cell in enumerate(missing):
             told(number, len(missing))
             if cell.place not in seconds:
                 epoch = seconds_of_epoch(cell, folder.split(cell))
                 seconds[cell.place] = None if epoch is None else epoch * most_epochs(cell, folder.split(cell))
-    takes = [seconds[cell.place] for cell in missing]
+    takes = [measured.get(cell, seconds[cell.place]) for cell in missing]  # what is trained is only measured again
     total = sum(each for each in takes if each is not None) / jobs
     counts = {"cells": len(chosen), "done": len(chosen) - len(missing) - failed, "failed": failed}
     if as_json:
@@ -229,7 +230,7 @@ def _draw(
 def _tell(grid: Spec, rows: Sequence[Row], page: Path | None, as_json: bool) -> None:
     from rich.text import Text
 
-    from shortlist.bench.results import HEAD, LEGEND, MEASURED, reasons
+    from shortlist.bench.results import HEAD, MEASURED, notes_of, reasons
 
     if as_json:
         path = None if page is None else str(page)
@@ -241,7 +242,8 @@ def _tell(grid: Spec, rows: Sequence[Row], page: Path | None, as_json: bool) -> 
         texts = row.texts()
         lines.append([*texts[:MEASURED], Text(texts[MEASURED], style=style.strip()), *texts[MEASURED + 1 :]])
     print_table(HEAD, lines, title=grid.title)
-    print(LEGEND)
+    for note in notes_of(rows):
+        print(note)
     for reason in reasons(rows):
         print(f"failed: {reason}")
     if page is not None:

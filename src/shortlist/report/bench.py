@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from shortlist.bench import Cell, Result, Row, Spec
-from shortlist.bench.results import HEAD, LEGEND, MEASURED, NUMBERS
+from shortlist.bench.results import HEAD, MEASURED, NUMBERS, notes_of
 from shortlist.bench.significance import SURE
 from shortlist.bench.standing import read_log
 from shortlist.report.page import Cell as TableCell
@@ -41,7 +41,7 @@ def bench_page(spec: Spec, rows: Sequence[Row], results: Mapping[Cell, Result], 
         spec.title,
         spec.about,
         [
-            Section("Results", [LEGEND], [_table(rows), *_failures(rows)]),
+            Section("Results", notes_of(rows), [_table(rows), *_failures(rows)]),
             *(
                 Section(title, [text], figures=found)
                 for title, (each, text) in figures.items()
