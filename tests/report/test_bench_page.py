@@ -13,13 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from browser import CHROMIUM, QUIET, Tab, browser
 from shortlist.bench import Bench, Cell, Result, Spec, cells, read_spec, summarise, work
 from shortlist.report import Page, Section, Table, against, lines, render
 from shortlist.report.bench import bench_page
-
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
-)
 
 GRID = {
     "title": "Grid <of> tests",
@@ -70,7 +67,7 @@ def file(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_the_page_holds(page: Page, made: tuple[Spec, Bench, dict[Cell, Result]]) -> None:
     found = {section.title: section for section in page.sections}
     assert list(found) == [
-        "Results", "Published and measured", "Variants", "Metric against K", "Learning curves", "Time",
+        "Results", "Published and measured", "Metric against loss.tau_w", "Metric against K", "Learning curves", "Time",
     ]  # fmt: skip
     table, failed = found["Results"].tables
     assert [row[2].text for row in table.cells()] == ["sl", "bpr", "slatk/τ_w 1", "slatk/τ_w 2", "", ""]
@@ -79,9 +76,8 @@ def test_what_the_page_holds(page: Page, made: tuple[Spec, Bench, dict[Cell, Res
     assert [row[5].text for row in table.cells()][1] == "failed"
     assert failed.rows[0][:4] == ["clicks.csv", "mf", "bpr", "2"]
     assert "became" in str(failed.rows[0][4])
-    assert [figure.title for figure in found["Metric against K"].figures] == [
-        "clicks.csv, mf: ndcg@K", "clicks.csv, baselines: ndcg@K",
-    ]  # fmt: skip
+    assert [figure.title for figure in found["Metric against loss.tau_w"].figures] == ["clicks.csv, mf: ndcg@5"]
+    assert [figure.title for figure in found["Metric against K"].figures] == ["clicks.csv, baselines: ndcg@K"]
     learned = found["Learning curves"].figures[0].svg
     for label in ("sl", "slatk/τ_w 1", "slatk/τ_w 2"):
         assert f">{label}<" in learned
@@ -117,12 +113,8 @@ needs_browser = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installe
 
 def browse(page: Path, folder: Path, *flags: str) -> str:
     """What the browser prints; a profile of its own, no network."""
-    quiet = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking",
-             "--proxy-server=127.0.0.1:9", "--no-first-run", f"--user-data-dir={folder / 'profile'}")  # fmt: skip
-    answer = subprocess.run(
-        [CHROMIUM, *quiet, *flags, page.as_uri()], capture_output=True, text=True, timeout=120, check=True
-    )
-    return answer.stdout
+    words = [CHROMIUM, *QUIET, f"--user-data-dir={folder / 'profile'}", *flags, page.as_uri()]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 @needs_browser
@@ -136,7 +128,7 @@ const column = (name) => [...box.querySelectorAll("th")].findIndex((head) => hea
 const show = (name) => seen.push([...box.querySelectorAll("tbody tr")].filter((row) => !row.hidden)
   .map((row) => row.cells[column(name)].firstChild?.textContent ?? ""));
 const click = (name) => box.querySelectorAll("th")[column(name)].querySelector("button").click();
-const input = box.querySelector("input");
+const input = document.querySelector(".controls input");
 const type = (text) => { input.value = text; input.dispatchEvent(new Event("input")); };
 show("loss");
 click("measured"); show("measured");
@@ -164,6 +156,78 @@ document.querySelector("pre").textContent = JSON.stringify(seen);
         assert some == ["slatk/τ_w 1", "slatk/τ_w 2"]
         assert none == []
         assert all_of_them == names
+
+    def test_by_keyboard_alone(self, tmp_path: Path) -> None:
+        """From the top of the page: words, menus and columns are reached by Tab and used by keys."""
+        rows = [
+            ["health", "sl", "0.1260", "3"], ["health", "bpr", "0.0900", "3 (1 failed)"], ["health", "ccl", "", "0"],
+            ["beauty", "sl", "1,200.5", "20"], ["beauty", "bpr", "-4e-3", "3"], ["beauty", "slatk", "< 0.5", "1"],
+        ]  # fmt: skip
+        table = Table(["dataset", "loss", "value", "seeds"], rows, numbers=["value", "seeds"], live=True)
+        (tmp_path / "page.html").write_text(render(Page("t", "l", [Section("s", tables=[table])])), encoding="utf-8")
+
+        def column(tab: Tab, number: int) -> list[str]:
+            shown = "[...document.querySelectorAll('tbody tr')].filter((row) => !row.hidden)"
+            found: list[str] = tab.see(f"{shown}.map((row) => row.cells[{number}].textContent)")
+            return found
+
+        def focused(tab: Tab) -> list[str]:
+            found: list[str] = tab.see(
+                "[document.activeElement.tagName, document.activeElement.closest('label, th')?.firstChild.textContent]"
+            )
+            return found
+
+        with browser(tmp_path / "profile") as tab:
+            tab.open(tmp_path / "page.html")
+            tab.press("Tab")
+            assert focused(tab)[0] == "INPUT"
+            tab.press(*"SL he")
+            assert column(tab, 1) == ["sl"]
+            assert tab.see("document.querySelector('[role=status]').textContent") == "1 of 6 rows"
+            tab.press("Escape")
+            assert len(column(tab, 1)) == 6
+            tab.press("Tab")
+            assert focused(tab) == ["SELECT", "dataset "]
+            tab.press("ArrowDown", "ArrowDown")
+            assert column(tab, 0) == ["beauty"] * 3
+            tab.press("Tab")
+            assert focused(tab) == ["SELECT", "loss "]
+            tab.press("b")  # a menu goes to what begins so
+            assert (column(tab, 0), column(tab, 1)) == (["beauty"], ["bpr"])
+            tab.press("ArrowUp", "ArrowUp")
+            assert column(tab, 0) == ["beauty"] * 3
+            tab.press("Tab", "Tab")  # past the table, which scrolls
+            assert focused(tab) == ["BUTTON", "dataset"]
+            tab.press("Tab", "Tab", "Enter")
+            assert focused(tab) == ["BUTTON", "value"]
+            assert column(tab, 2) == ["1,200.5", "< 0.5", "-4e-3"]
+            tab.press(" ")
+            assert column(tab, 2) == ["-4e-3", "< 0.5", "1,200.5"]
+            assert tab.see("document.querySelector('th[aria-sort]').getAttribute('aria-sort')") == "ascending"
+            tab.press("Tab", "Enter")
+            assert column(tab, 3) == ["20", "3", "1"]
+            tab.see("document.querySelector('select').selectedIndex = 0,"
+                    "document.querySelector('select').dispatchEvent(new Event('change'))")  # fmt: skip
+            assert column(tab, 3) == ["20", "3", "3 (1 failed)", "3", "1", "0"]
+
+    def test_columns_with_menus(self, tmp_path: Path) -> None:
+        """Texts with a few values have one; numbers, many values and one value have none."""
+        rows = [["same", f"n{n}", "odd" if n % 2 else "", str(n)] for n in range(21)]
+        live = Table(["one", "many", "few", "number"], rows, numbers=["number"], live=True)
+        dead = Table(["few"], [["a"], ["b"]])
+        page = tmp_path / "page.html"
+        page.write_text(render(Page("t", "l", [Section("s", tables=[live, dead])])), encoding="utf-8")
+        with browser(tmp_path / "profile") as tab:
+            tab.open(page)
+            menus = tab.see(
+                "[...document.querySelectorAll('select')].map((menu) => [...menu.options].map((o) => o.text))"
+            )
+            assert menus == [["all", "none", "odd"]]
+            assert tab.see("document.querySelectorAll('th button').length") == 4
+            tab.see("document.querySelector('select').selectedIndex = 1,"
+                    "document.querySelector('select').dispatchEvent(new Event('change'))")  # fmt: skip
+            shown = "[...document.querySelectorAll('.live tbody tr')].filter((row) => !row.hidden).length"
+            assert tab.see(shown) == 11
 
     @pytest.mark.parametrize(("scheme", "paper"), [(1, (255, 255, 255)), (0, (0x14, 0x18, 0x1F))])
     def test_light_and_dark(self, file: Path, tmp_path: Path, scheme: int, paper: tuple[int, int, int]) -> None:

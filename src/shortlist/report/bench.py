@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -14,7 +15,8 @@ from shortlist.bench.significance import SURE
 from shortlist.bench.standing import read_log
 from shortlist.report.page import Cell as TableCell
 from shortlist.report.page import Figure, Page, Section, Table
-from shortlist.report.pictures import against, curves, dots, groups, lines
+from shortlist.report.pictures import against, dots, groups, lines
+from shortlist.report.sweeps import against_k, drawn, k_against_k, sweeps, title_of
 from shortlist.runs import Run
 
 Groups = dict[tuple[str, str], dict[str, list[Cell]]]
@@ -23,19 +25,32 @@ Groups = dict[tuple[str, str], dict[str, list[Cell]]]
 
 def bench_page(spec: Spec, rows: Sequence[Row], results: Mapping[Cell, Result], folders: Mapping[Cell, Path]) -> Page:
     """The whole grid; ``folders`` are those of all cells, of failed ones too."""
-    groups = _grouped(results)
-    figures = {
+    places = _grouped(results)
+    figures: dict[str, tuple[Iterable[Figure], str]] = {
         "Published and measured": (_published(rows), "Each point is a row of the table; the dashed line is equality."),
+        **_along_settings(spec, places, results),
+        "K of training against K of the metric": (
+            k_against_k(spec, places, results),
+            "Each column is divided by what was trained for its own K: above 1, in blue, training for another K does "
+            "better at this one. Means over seeds.",
+        ),
         "Variants": (
-            _variants(spec, rows),
+            _variants(spec, rows, places),
             "Means over seeds. A loss without variants is drawn as the same value for all of them.",
         ),
         "Metric against K": (
-            _against_k(spec, groups, results),
+            against_k(spec, places, results),
             "Means over seeds; bands reach from the lowest to the highest.",
         ),
-        "Learning curves": (_learning(groups, folders), "What validation said on the way, for the first seed."),
-        "Time": (_times(groups, results, folders), "Seconds of training for one epoch: means and ranges over seeds."),
+        "Learning curves": (
+            _learning(places, results, folders),
+            "What validation said on the way: means over seeds, as far as all of them were trained.",
+        ),
+        "Time": (
+            _times(places, results, folders),
+            "Training time of an epoch as a multiple of that of sl, or without it of the fastest; seconds in brackets. "
+            "Means and ranges over seeds. What shared the machine at the time is in it.",
+        ),
     }
     return Page(
         spec.title,
@@ -49,6 +64,15 @@ def bench_page(spec: Spec, rows: Sequence[Row], results: Mapping[Cell, Result], 
             ),
         ],
     )
+
+
+def _along_settings(spec: Spec, places: Groups, results: Mapping[Cell, Result]) -> dict[str, tuple[list[Figure], str]]:
+    """A section for each number that variants set."""
+    found: dict[str, list[Figure]] = {}
+    for name, figure in sweeps(spec, places, results):
+        found.setdefault(f"Metric against {name}", []).append(figure)
+    text = "Means over seeds; bands reach from the lowest to the highest. Dashed: losses that have no variants."
+    return {title: (figures, text) for title, figures in found.items()}
 
 
 def _table(rows: Sequence[Row]) -> Table:
@@ -81,12 +105,13 @@ def _published(rows: Sequence[Row]) -> Iterator[Figure]:
             yield Figure(metric, against(pl.DataFrame(points), title="measured", axis="published"))
 
 
-def _variants(spec: Spec, rows: Sequence[Row]) -> Iterator[Figure]:
-    """A metric over the variants, for each dataset, model and metric."""
+def _variants(spec: Spec, rows: Sequence[Row], places: Groups) -> Iterator[Figure]:
+    """A metric over the variants, for each dataset, model and metric where they are not all drawn along a number."""
     for key in dict.fromkeys((row.dataset, row.model, row.metric) for row in rows if row.loss):
         here = [row for row in rows if (row.dataset, row.model, row.metric) == key]
         variants = [name for name in spec.variants if any(row.variant == name for row in here)]
-        if len(variants) < 2:
+        named = {row.label for row in here if row.variant}
+        if len(variants) < 2 or named <= drawn(spec, places[key[:2]]):
             continue
         points = [
             {"name": row.loss, "group": variant, "value": row.measured}
@@ -94,59 +119,49 @@ def _variants(spec: Spec, rows: Sequence[Row]) -> Iterator[Figure]:
             for row in here
             if row.variant in ("", variant)
         ]
-        yield Figure(_title(*key[:2]), groups(pl.DataFrame(points), title=key[2], axis="", zero=False))
+        yield Figure(title_of(*key[:2]), groups(pl.DataFrame(points), title=key[2], axis="", zero=False))
 
 
-def _against_k(spec: Spec, places: Groups, results: Mapping[Cell, Result]) -> Iterator[Figure]:
-    names = dict.fromkeys(metric.split("@")[0] for metric in spec.metrics)
-    for place, by_label in places.items():
-        for name in names:
-            points = [
-                {"name": label, "k": int(metric.split("@")[1]), "mean": statistics.mean(values), "low": min(values),
-                 "high": max(values)}
-                for label, cells in by_label.items()
-                for metric, values in _values(cells, results, name).items()
-            ]  # fmt: skip
-            if len({point["k"] for point in points}) > 1:
-                yield Figure(f"{_title(*place)}: {name}@K", curves(pl.DataFrame(points), title=f"{name}@K"))
-
-
-def _values(cells: Sequence[Cell], results: Mapping[Cell, Result], name: str) -> dict[str, list[float]]:
-    """The values over seeds of a metric at each K."""
-    found: dict[str, list[float]] = {}
-    for cell in cells:
-        run = results[cell]
-        if isinstance(run, Run):
-            for metric, value in run.metrics["test"].items():
-                if metric.split("@")[0] == name and value is not None:
-                    found.setdefault(metric, []).append(value)
-    return found
-
-
-def _learning(places: Groups, folders: Mapping[Cell, Path]) -> Iterator[Figure]:
+def _learning(places: Groups, results: Mapping[Cell, Result], folders: Mapping[Cell, Path]) -> Iterator[Figure]:
     for place, by_label in places.items():
         points, metrics = [], set()
         for label, cells in by_label.items():
-            for line in read_log(folders[cells[0]]):
-                for name in (name for name in line if name.startswith("valid ")):
-                    points.append({"name": label, "at": line["epoch"], "value": line[name]})
-                    metrics.add(name.removeprefix("valid "))
+            whole = [cell for cell in cells if isinstance(results[cell], Run)] or cells  # else how far they came
+            curves = [_validations(read_log(folders[cell])) for cell in whole]
+            for name, epoch in sorted(set.intersection(*map(set, curves))):
+                points.append({"name": label, "at": epoch, "value": statistics.mean(c[name, epoch] for c in curves)})
+                metrics.add(name)
         if points:
             title = f"{' / '.join(sorted(metrics))} on validation"
-            yield Figure(_title(*place), lines(pl.DataFrame(points), title=title, axis="epoch"))
+            yield Figure(title_of(*place), lines(pl.DataFrame(points), title=title, axis="epoch"))
+
+
+def _validations(log: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], float]:
+    """What a log says of validation, by metric and epoch."""
+    return {
+        (name.removeprefix("valid "), line["epoch"]): value
+        for line in log
+        for name, value in line.items()
+        if name.startswith("valid ")
+    }
 
 
 def _times(places: Groups, results: Mapping[Cell, Result], folders: Mapping[Cell, Path]) -> Iterator[Figure]:
     for place, by_label in places.items():
-        points = []
+        seconds: dict[str, list[float]] = {}
         for label, cells in by_label.items():
             logs = [read_log(folders[cell]) for cell in cells if isinstance(results[cell], Run)]
-            seconds = [log[-1]["seconds"] / log[-1]["epoch"] for log in logs if log]
-            if seconds:
-                spread = {"mean": statistics.mean(seconds), "low": min(seconds), "high": max(seconds)}
-                points.append({"name": label, **spread})
-        if points:
-            yield Figure(_title(*place), dots(pl.DataFrame(points), title="seconds an epoch"))
+            if found := [log[-1]["seconds"] / log[-1]["epoch"] for log in logs if log]:
+                seconds[label] = found
+        if seconds:
+            means = {label: statistics.mean(found) for label, found in seconds.items()}
+            unit = "sl" if "sl" in means else min(means, key=lambda label: means[label])
+            points = [
+                {"name": f"{label} ({means[label]:.2g} s)", "mean": means[label] / means[unit],
+                 "low": min(found) / means[unit], "high": max(found) / means[unit]}
+                for label, found in seconds.items()
+            ]  # fmt: skip
+            yield Figure(title_of(*place), dots(pl.DataFrame(points), title=f"time of an epoch ({unit} = 1)"))
 
 
 def _grouped(results: Mapping[Cell, Result]) -> Groups:
@@ -157,7 +172,3 @@ def _grouped(results: Mapping[Cell, Result]) -> Groups:
         label = cell.label if cell.loss else "/".join(word for word in (cell.model, cell.variant) if word)
         found.setdefault(place, {}).setdefault(label, []).append(cell)
     return found
-
-
-def _title(dataset: str, model: str) -> str:
-    return f"{dataset}, {model or 'baselines'}"

@@ -20,6 +20,15 @@ INK, LINE = "#123456", "#654321"
 
 WIDTH, HEIGHT = 420, 240
 
+LINE_OF_NAMES = 68
+"""About how many signs of a legend fit beside one another."""
+
+FAR = 0.1
+"""A ratio that is this far from 1 has the full colour of its side."""
+
+WIDE = 50
+"""Positive numbers this many times apart are drawn on a log scale."""
+
 
 def curves(values: pl.DataFrame, *, title: str) -> str:
     """Means against K with bands: columns ``name``, ``k``, ``mean``, ``low``, ``high``. K is on a log scale."""
@@ -27,15 +36,66 @@ def curves(values: pl.DataFrame, *, title: str) -> str:
     ks = values["k"].unique().sort().to_list()
     scale = alt.Scale(type="log", domain=[ks[0], ks[-1]], nice=False)
     k = alt.X("k:Q", title="K, length of the list", scale=scale, axis=alt.Axis(values=ks, format="d"))
+    return _banded(alt, values, k, alt.Y("low:Q", title=title))
+
+
+def sweep(values: pl.DataFrame, *, title: str, axis: str, percent: bool = False) -> str:
+    """Means against a setting with bands: columns ``name``, ``at``, ``mean``, ``low``, ``high`` and ``flat``.
+
+    Names whose rows are ``flat`` do not have the setting: theirs is a dashed line from end to end.
+    """
+    alt = _altair()
+    ats = values["at"].unique().sort().to_list()
+    is_wide = ats[0] > 0 and ats[-1] / ats[0] >= WIDE
+    scale = alt.Scale(type="log" if is_wide else "linear", domain=[ats[0], ats[-1]], nice=False, zero=False)
+    label = alt.Axis(values=ats, format="~%" if percent else ".4~g", labelOverlap=True)
+    x, y = alt.X("at:Q", title=axis, scale=scale, axis=label), alt.Y("low:Q", title=title, scale=alt.Scale(zero=False))
+    return _banded(alt, values, x, y, alt.StrokeDash("flat:N", legend=None, scale=_dashed(alt)))
+
+
+def _dashed(alt: ModuleType) -> Any:
+    """What is flagged is dashed."""
+    return alt.Scale(domain=[False, True], range=[[1, 0], [5, 4]])
+
+
+def _banded(alt: ModuleType, values: pl.DataFrame, x: Any, y: Any, dash: Any = None) -> str:
+    """Lines of means with a mark at each and a band from ``low`` to ``high``; ``y`` is that of ``low``."""
     base = alt.Chart(_rows(values))
-    band = base.mark_area(opacity=0.18).encode(
-        x=k, y=alt.Y("low:Q", title=title), y2="high:Q", color=_colour(alt, values)
+    marked = base if dash is None else alt.Chart(_rows(values.filter(~pl.col("flat"))))
+    mean, colour = y.copy(), _colour(alt, values)
+    mean.shorthand = "mean:Q"
+    band = base.mark_area(opacity=0.18).encode(x=x, y=y, y2="high:Q", color=colour)
+    line = base.mark_line(strokeWidth=2).encode(
+        x=x, y=mean, color=colour, **({} if dash is None else {"strokeDash": dash})
     )
-    line = base.mark_line(strokeWidth=2).encode(x=k, y=alt.Y("mean:Q", title=title), color=_colour(alt, values))
-    point = base.mark_point(filled=True, size=55, opacity=1).encode(
-        x=k, y="mean:Q", color=_colour(alt, values), shape=_shape(alt, values)
+    point = marked.mark_point(filled=True, size=55, opacity=1).encode(
+        x=x, y=mean, color=colour, shape=_shape(alt, values)
     )
     return _svg(band + line + point)
+
+
+def heat(values: pl.DataFrame, *, rows: str, columns: str) -> str:
+    """Ratios as fields: columns ``row``, ``column`` (texts, in the order of the rows) and ``ratio``.
+
+    Colour tells above from below 1 and its strength how far, the same in all pictures; the number stands in each field.
+    """
+    alt = _altair()
+    order = {name: values[name].unique(maintain_order=True).to_list() for name in ("row", "column")}
+    drawn = values.with_columns(
+        side=pl.when(pl.col("ratio") >= 1).then(pl.lit("above")).otherwise(pl.lit("below")),
+        far=((pl.col("ratio") - 1).abs() / FAR).clip(upper_bound=1),
+        text=pl.col("ratio").map_elements(lambda ratio: f"{ratio:.3f}", return_dtype=pl.String),
+    )
+    base = alt.Chart(_rows(drawn)).encode(
+        x=alt.X("column:N", title=columns, sort=order["column"], axis=alt.Axis(labelAngle=0, grid=False)),
+        y=alt.Y("row:N", title=rows, sort=order["row"], axis=alt.Axis(labelLimit=160)),
+    )
+    field = base.mark_rect(stroke=LINE).encode(
+        color=alt.Color("side:N", legend=None, scale=alt.Scale(domain=["above", "below"], range=[*PALETTE[:2]])),
+        fillOpacity=alt.FillOpacity("far:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=[0.03, 0.7])),
+    )
+    text = base.mark_text(color=INK, fontSize=11).encode(text="text:N")
+    return _svg(field + text, height=max(90, 30 * len(order["row"])))
 
 
 def groups(values: pl.DataFrame, *, title: str, axis: str, zero: bool = True) -> str:
@@ -54,11 +114,16 @@ def groups(values: pl.DataFrame, *, title: str, axis: str, zero: bool = True) ->
 
 
 def dots(values: pl.DataFrame, *, title: str, zero: bool = False) -> str:
-    """A row for each mean with its interval: columns ``name``, ``mean``, ``low``, ``high``; a line at 0 if asked."""
+    """A row for each mean with its interval: columns ``name``, ``mean``, ``low``, ``high``; a line at 0 if asked.
+
+    Without that line, positive values that are far apart are on a log scale.
+    """
     alt = _altair()
     order = values["name"].unique(maintain_order=True).to_list()
     base = alt.Chart(_rows(values)).encode(y=alt.Y("name:N", title=None, sort=order, axis=alt.Axis(labelLimit=220)))
-    scale = alt.Scale(zero=zero)
+    low, high = values["low"].min(), values["high"].max()
+    is_wide = not zero and low > 0 and high / low >= WIDE  # type: ignore[operator]
+    scale = alt.Scale(type="log") if is_wide else alt.Scale(zero=zero)
     rule = base.mark_rule(strokeWidth=3, opacity=0.45, color=PALETTE[0]).encode(
         x=alt.X("low:Q", title=title, scale=scale), x2="high:Q"
     )
@@ -135,17 +200,21 @@ def _colour(alt: ModuleType, values: pl.DataFrame) -> Any:
 
 def _shape(alt: ModuleType, values: pl.DataFrame) -> Any:
     names = values["name"].unique(maintain_order=True).to_list()
-    scale = alt.Scale(domain=names, range=_taken(SHAPES, names))
+    scale = alt.Scale(domain=names, range=_taken(SHAPES, names, shift=True))
     return alt.Shape("name:N", title=None, sort=names, scale=scale, legend=_legend(alt, names))
 
 
 def _legend(alt: ModuleType, names: Sequence[str]) -> Any:
-    """In one line, or in several where there are too many names for one."""
-    return alt.Legend(symbolOpacity=1, columns=4 if len(names) > 6 else 0)
+    """In one line, or in several where names are too many or too long for one."""
+    fitting = max(1, LINE_OF_NAMES // (max(map(len, names), default=0) + 5))  # a mark and a gap are as wide as 5 signs
+    is_one_line = sum(len(name) + 5 for name in names) <= LINE_OF_NAMES
+    return alt.Legend(symbolOpacity=1, columns=0 if is_one_line else min(4, fitting), labelLimit=WIDTH)
 
 
-def _taken(choices: Sequence[str], names: Sequence[str]) -> list[str]:
-    return [choices[place % len(choices)] for place in range(len(names))]
+def _taken(choices: Sequence[str], names: Sequence[str], *, shift: bool = False) -> list[str]:
+    """As many as there are names, from the start again where they run out, one further on if they are to ``shift``:
+    then no shape meets the colour again that it has met."""
+    return [choices[(place + shift * (place // len(choices))) % len(choices)] for place in range(len(names))]
 
 
 def _rows(values: pl.DataFrame) -> Any:
