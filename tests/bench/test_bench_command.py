@@ -16,8 +16,10 @@ import pytest
 
 from attempts import Attempts, contents
 from command import Answer, Command
+from shortlist.bench import SHIPPED, Cell, cells, read_spec
 from shortlist.bench.runner import FAILED
 from shortlist.cli.bench_live import standings, table
+from shortlist.cli.output import in_words
 from shortlist.runs import CHECKPOINT
 
 Write = Callable[..., Path]
@@ -104,6 +106,24 @@ class TestGood:
         assert plan["seconds"] == pytest.approx(sum(cell["seconds"] for cell in plan["missing"]))
         assert shortlist(*words, "--dry-run", "--seeds", "0", "--json").json["missing"] == []
 
+    def test_another_length_is_measured_and_not_trained(
+        self, shortlist: Command, write: Write, words: list[object], data: Path, tmp_path: Path
+    ) -> None:
+        assert shortlist(*words, "--seeds", "0", "--json").code == 0
+        before = set(runs(tmp_path / "out"))
+        other = ["bench", write("other", metrics=["ndcg@7"]), *words[2:], "--seeds", "0", "--json"]
+        plan = shortlist(*other, "--dry-run").json
+        taken = [json.loads((path / "metrics.json").read_text())["seconds"]["evaluate"]
+                 for path in runs(tmp_path / "out").values()]  # fmt: skip
+        assert plan["done"] == 0
+        assert sorted(cell["seconds"] for cell in plan["missing"]) == sorted(taken)
+        answer = shortlist(*other)
+        assert [row["metric"] for row in answer.json["rows"]] == ["ndcg@7"] * 2
+        assert len(answer.err.splitlines()) == 2
+        assert all(0 < value < 1 for row in answer.json["rows"] for value in row["values"].values())
+        assert set(runs(tmp_path / "out")) == before
+        assert shortlist(*other).err == ""
+
     @pytest.mark.parametrize("name", ["slatk-table3", "slatk-table4", "slatk-noise", "slatk-temperature", "slatk-why"])
     def test_shipped_grids_on_their_data(
         self,
@@ -141,7 +161,87 @@ class TestGood:
         assert [name for name in after if after[name] != before[name]] == [failed.name]
 
 
+class TestList:
+    def test_what_comes_along(self, shortlist: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("SHORTLIST_DATA", raising=False)
+        answer = shortlist("bench", "--list")
+        assert (answer.code, answer.err) == (0, "")
+        assert shortlist("bench").out == answer.out
+        grids = {grid["name"]: grid for grid in shortlist("bench", "--list", "--json").json["grids"]}
+        assert list(grids) == list(SHIPPED)
+        for name, grid in grids.items():
+            spec = read_spec(name)
+            assert (grid["title"], grid["cells"]) == (spec.title, len(list(cells(spec))))
+            assert re.search(rf"{name} +{grid['cells']} ", answer.out)
+            assert grid["missing"] == [dataset for dataset in spec.datasets if dataset != "debian"]
+        (tmp_path / "movielens-100k").mkdir()
+        grids = shortlist("bench", "--json", "--data", tmp_path).json["grids"]
+        assert {grid["name"]: grid["missing"] for grid in grids}["slatk-table18"] == []
+
+    def test_how_long_it_takes(
+        self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Every loss is tried once on data that are here, and counts for all epochs of its variants and seeds."""
+        monkeypatch.delenv("SHORTLIST_DATA", raising=False)
+        tried = []
+
+        def second(cell: Cell, split: object) -> float:
+            tried.append((cell.dataset, cell.loss))
+            return 1.0
+
+        monkeypatch.setattr("shortlist.bench.seconds_of_epoch", second)
+        monkeypatch.setattr("shortlist.bench.SHIPPED", ("slatk-table18", "slatk-table4"))
+        (tmp_path / "movielens-100k").mkdir()
+        for part in ("train", "test"):
+            (tmp_path / "movielens-100k" / f"{part}.csv").write_bytes(clicks.read_bytes())
+        words = ("bench", "--list", "--dry-run", "--data", tmp_path)
+        grids = {grid["name"]: grid for grid in shortlist(*words, "--json", "--jobs", 2).json["grids"]}
+        assert tried == [("movielens-100k", loss) for loss in ("lambdarank", "ndcg_loss2", "lambdaloss_at_k", "slatk")]
+        epochs = sum(cell.plan().training.epochs for cell in cells(read_spec("slatk-table18")))
+        assert grids["slatk-table18"]["seconds"] == epochs / 2
+        assert grids["slatk-table4"]["seconds"] is None
+        text = shortlist(*words).out
+        assert re.search(r"slatk-table4 +42 +not known ", text)
+        assert re.search(rf"slatk-table18 +18 +{in_words(epochs)} ", text)
+
+    @pytest.mark.parametrize(
+        ("more", "said"),
+        [
+            (["slatk-table4"], "bench: expected --out DIR, the folder for the cells of slatk-table4, received none"),
+            (["slatk-table4", "--list"], "bench: expected SPEC with --out, or --list without either, received SPEC"),
+            (["--out", "x"], "bench: expected SPEC with --out, or --list without either, received --out alone"),
+        ],
+    )
+    def test_half_a_command(self, shortlist: Command, more: list[str], said: str) -> None:
+        says(shortlist("bench", *more), 2, said)
+
+
 class TestBad:
+    @pytest.mark.parametrize(
+        ("changes", "said"),
+        [
+            ({"datasets": ["click.csv"]}, "bench: unknown dataset 'click.csv'; did you mean 'clicks.csv'?"),
+            ({"datasets": ["ml-1m"]}, "fetch it with `shortlist data get ml-1m`"),
+            ({"losses": ["slat"]}, "grid.yaml: unknown loss 'slat'; did you mean 'slatk'?"),
+            ({"metric": ["ndcg@5"]}, "grid.yaml: unknown key 'metric'; did you mean 'metrics'?"),
+        ],
+    )
+    def test_a_grid_that_speaks_of_what_is_not_there(
+        self, shortlist: Command, write: Write, data: Path, tmp_path: Path, changes: dict[str, Any], said: str
+    ) -> None:
+        says(shortlist("bench", write(**changes), "--data", data, "--out", tmp_path / "out"), 2, said)
+        assert not (tmp_path / "out").exists()
+
+    @pytest.mark.parametrize(
+        ("grid", "who"),
+        [("slatk-table18", "; SL@K's authors have it, in github.com/Tiny-Snow/IR-Benchmark"),
+         ("llpauc-table5", "; LLPAUC's authors have it, with the code of their paper")],
+    )  # fmt: skip
+    def test_sets_of_papers_that_are_not_there(self, shortlist: Command, tmp_path: Path, grid: str, who: str) -> None:
+        answer = shortlist("bench", grid, "--data", tmp_path, "--out", tmp_path / "out")
+        says(answer, 2, f"a folder of that name with the tables train and test is looked for in {tmp_path}", who)
+        assert not (tmp_path / "out").exists()
+
     @pytest.mark.parametrize(
         ("more", "said"),
         [
@@ -236,6 +336,29 @@ class TestKills:
         assert answer.code == 0
         assert len(answer.err.splitlines()) == 2
 
+    def test_room_for_runs_but_none_for_the_page(
+        self, attempts: Attempts, write: Write, data: Path, tmp_path: Path
+    ) -> None:
+        """The page is the largest file: without it the figures are told all the same, and the old one stays."""
+        arguments = ["bench", write(seeds=[0]), "--data", data, "--json", "--out", tmp_path / "out"]
+        whole = attempts(*arguments)
+        page = tmp_path / "out" / "report.html"
+        before = page.read_bytes()
+        largest = max(path.stat().st_size for cell in runs(tmp_path / "out").values() for path in cell.iterdir())
+        assert largest < len(before)
+        answer = attempts(*arguments, largest_file=largest)
+        assert (answer.code, answer.json["page"]) == (0, None)
+        assert answer.err.count("\n") == 1
+        assert answer.err.startswith("shortlist: no page: ")
+        assert "cannot be written: " in answer.err
+        assert answer.json["rows"] == whole.json["rows"]
+        assert page.read_bytes() == before
+        answer = attempts(*arguments, "--write", tmp_path / "table.csv", largest_file=300)
+        assert (answer.code, answer.out) == (1, "")
+        assert answer.err.count("\n") == 1
+        assert "table.csv: cannot be written: " in answer.err
+        assert not (tmp_path / "table.csv").exists()
+
 
 def _figures(answer: Answer) -> list[Any]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in answer.json["rows"]]
@@ -270,7 +393,7 @@ class TestLive:
     def test_what_the_table_shows(self, write: Write, data: Path, tmp_path: Path) -> None:
         from rich.console import Console
 
-        from shortlist.bench import Bench, cells, published_figures, read_spec
+        from shortlist.bench import Bench, published_figures
 
         names = {"clicks.csv": "Health", "mf": "MF", "sl": "SL", "bpr": "BPR"}
         spec = read_spec(

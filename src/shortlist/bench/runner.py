@@ -41,6 +41,17 @@ FAILED, LOCKS = "failed.json", ".locks"
 KEPT = 8
 """How many splits are kept in memory: cells that come after one another share a few."""
 
+_SLATK = "SL@K's authors have it, in github.com/Tiny-Snow/IR-Benchmark"
+_LLPAUC = "LLPAUC's authors have it, with the code of their paper"
+ORIGINS = {
+    "amazon2014-health": _SLATK,
+    "amazon2014-electronic": _SLATK,
+    "movielens-100k": _SLATK,
+    "llpauc-adressa-clean": _LLPAUC,
+    "llpauc-adressa-noise": _LLPAUC,
+}
+"""Who has the sets of papers, which may not be passed on with the library."""
+
 PAUSE = 0.5
 """Seconds from one look at the cells of other processes to the next."""
 
@@ -85,7 +96,10 @@ class Bench:
         inside = [] if self.data is None or not self.data.is_dir() else [each.name for each in self.data.iterdir()]
         problem = unknown("bench", "dataset", dataset, [*inside, *names])
         place = f"in {self.data}" if self.data is not None else "where --data or SHORTLIST_DATA says"
-        raise InputError(f"{problem}; a folder of that name with the tables train and test is looked for {place}")
+        origin = "" if self.registered or dataset not in ORIGINS else f"; {ORIGINS[dataset]}"
+        raise InputError(
+            f"{problem}; a folder of that name with the tables train and test is looked for {place}{origin}"
+        )
 
     def split(self, cell: Cell, seed: int | None = None) -> Split:
         """The data of a cell, or the same with another seed."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shortlist.cli.output import AsJson, print_json, print_table, step
+from shortlist.cli.output import AsJson, in_words, print_json, print_table, step
 from shortlist.cli.settings import Log, parse_seeds
 from shortlist.errors import InputError, ShortlistError
 
@@ -23,8 +23,13 @@ WRITERS = (".md", ".csv", ".tex")
 
 
 def bench(
-    spec: Annotated[str, typer.Argument(metavar="SPEC", help="A file in YAML, or a name that comes along.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the grid: a run folder a cell.")],
+    spec: Annotated[
+        str | None,
+        typer.Argument(metavar="[SPEC]", help="A file in YAML, or a name that comes along; none: list them."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Folder of the grid: a run folder a cell.")
+    ] = None,
     data: Annotated[
         Path | None, typer.Option("--data", help="Folder with the datasets; else where SHORTLIST_DATA points.")
     ] = None,
@@ -36,6 +41,9 @@ def bench(
     retry: Annotated[bool, typer.Option("--retry", help="Try again what has failed.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be done, and about how long.")
+    ] = False,
+    list_them: Annotated[
+        bool, typer.Option("--list", help="List the grids that come along; with --dry-run, about how long each takes.")
     ] = False,
     write: Annotated[
         list[Path] | None, typer.Option("--write", metavar="FILE", help="Write the table: .md, .csv or .tex.")
@@ -53,6 +61,8 @@ def bench(
 
     [bold]Examples[/bold]
 
+    shortlist bench --list
+
     shortlist bench slatk-table18 --dry-run --out bench/table18
 
     shortlist bench slatk-table4 --only amazon2014-health --seeds 0 --out bench/table4
@@ -63,6 +73,17 @@ def bench(
     from shortlist.cli.files import check_out
     from shortlist.runs import Busy, sink
 
+    place = data or (Path(os.environ["SHORTLIST_DATA"]) if "SHORTLIST_DATA" in os.environ else None)
+    if spec is None or list_them:
+        from shortlist.cli.bench_list import list_grids
+
+        if spec is not None or out is not None:
+            received = "SPEC" if spec is not None else "--out alone"
+            raise InputError(f"bench: expected SPEC with --out, or --list without either, received {received}")
+        list_grids(place, jobs, estimate=dry_run, as_json=as_json)
+        return
+    if out is None:
+        raise InputError(f"bench: expected --out DIR, the folder for the cells of {spec}, received none")
     for path, endings in [*((path, WRITERS) for path in write or []), *([(report, (".html",))] if report else [])]:
         check_out(path, endings)
     grid = read_spec(spec)
@@ -74,7 +95,6 @@ def bench(
     for cell in chosen:
         cell.plan()  # a wrong setting is said before hours of work
         cell.data_options()
-    place = data or (Path(os.environ["SHORTLIST_DATA"]) if "SHORTLIST_DATA" in os.environ else None)
     is_own = Path(spec).exists() or spec not in SHIPPED  # papers split their sets
     folder = Bench(out, place, registered=is_own, sinks=[sink(text) for text in log or []])
     with step("reading data") as told:
@@ -174,25 +194,13 @@ def _tell_plan(folder: Bench, chosen: Sequence[Cell], jobs: int, as_json: bool) 
         return
     if missing:
         rows = [
-            (str(cell), "not known" if each is None else _in_words(each))
+            (str(cell), "not known" if each is None else in_words(each))
             for cell, each in zip(missing, takes, strict=True)
         ]
         print_table(["missing", "at most about"], rows)
     print(f"{len(chosen)} cells: {counts['done']} done, {failed} failed, {len(missing)} missing.")
     if missing:
-        print(f"At most about {_in_words(total)}: training may stop early, but evaluation is not counted.")
-
-
-def _in_words(seconds: float) -> str:
-    """A duration for people.
-
-    >>> _in_words(0.4), _in_words(75), _in_words(7200)
-    ('1 s', '1 min 15 s', '2 h 0 min')
-    """
-    minutes, rest = divmod(max(1, round(seconds)), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+        print(f"At most about {in_words(total)}: training may stop early, but evaluation is not counted.")
 
 
 def _write(path: Path, grid: Spec, rows: Sequence[Row]) -> None:

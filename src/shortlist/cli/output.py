@@ -46,6 +46,18 @@ def print_table(
     Console(width=None if sys.stdout.isatty() else width or 160, soft_wrap=True).print(table)
 
 
+def in_words(seconds: float) -> str:
+    """A duration for people.
+
+    >>> in_words(0.4), in_words(75), in_words(7200)
+    ('1 s', '1 min 15 s', '2 h 0 min')
+    """
+    minutes, rest = divmod(max(1, round(seconds)), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
 def _is_number(cell: object) -> bool:
     text = str(cell).replace(",", "").split(" ")[0].removesuffix("%")
     return text.removeprefix("-").replace(".", "", 1).replace("e-", "", 1).isdigit()
