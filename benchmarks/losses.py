@@ -40,14 +40,11 @@ from _common import DATA, made, memory_mb, parser
 from shortlist.data import Interactions, LoadOptions, load
 from shortlist.losses import SL, Loss, registry
 from shortlist.models import MF
-from shortlist.scores import DenseTable, ScoreTable
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
-from shortlist.training.batches import score_table
+from shortlist.training.gradients import carried_by_top, gradient_sizes
 
 CYCLE = 5
 TOP = 0.05
-AS_ONE = 64
-"""Rows whose scores of all items are looked at together; positives × items of them are in memory at once."""
 
 PUBLISHED: dict[str, dict[str, str]] = {
     "lambdaloss_at_k": {"times_sl": "60; 13 and 62 (of SL@20)", "top_share": "> 90 %"},
@@ -113,46 +110,12 @@ def timed(training: Training, cycles: int, limit: float) -> tuple[float, float]:
     return statistics.mean(best), trained
 
 
-def with_leaves(table: ScoreTable) -> DenseTable:
-    """The same table over scores that gradients end in."""
-    leaf = DenseTable(
-        table.positives().detach().requires_grad_(),
-        table.row_P,
-        table.matrix().detach().clone().requires_grad_(),
-        positive_RC=table.is_positive(),
-        population_R=table.population_R,
-        threshold_R=table.threshold_R,
-    )
-    leaf.user_R, leaf.pair_P, leaf.item_C = table.user_R, table.pair_P, table.item_C
-    leaf.n_items, leaf.generator = table.n_items, table.generator
-    return leaf
-
-
 def gradients(training: Training) -> Tensor:
-    """|∂L/∂s_ui| of every positive of training, L the sum over positives."""
-    loss, found = training.loss.eval(), []
-    training.batches.size = AS_ONE if training.batches.rows_are_users else training.batches.size
+    """|∂L/∂s_ui| of every positive of training, at the thresholds that the loop keeps."""
+    kept = training.thresholds
     generator = torch.Generator().manual_seed(0)
-    for step in training.batches.epoch(generator):
-        with torch.no_grad():
-            table = score_table(step, training.model.source(), training.workspace)
-        table.generator = generator
-        if training.thresholds is not None:
-            table.threshold_R = training.thresholds.read(step.user_R)
-        leaf = with_leaves(table)
-        (loss(leaf) * leaf.n_positives).backward()
-        own_P = torch.zeros_like(leaf.pos_P) if leaf.pos_P.grad is None else leaf.pos_P.grad
-        if leaf.cand_RC.grad is not None and step.drawn_RN is None:  # a loss may have read its positives off the matrix
-            own_P = own_P + leaf.cand_RC.grad[step.row_P, step.item_P]
-        found.append(own_P.abs())
-    return torch.cat(found)
-
-
-def top_share(size_P: Tensor, top: float = TOP) -> float:
-    """The share of the total that the largest ones carry."""
-    count = max(1, round(top * len(size_P)))
-    total = float(size_P.double().sum())
-    return float(size_P.double().topk(count).values.sum()) / total if total else math.nan
+    source, threshold_U = training.model.source(), None if kept is None else kept.value_U
+    return gradient_sizes(training.loss, training.batches, source, generator, threshold_U=threshold_U)
 
 
 def train_on(training: Training, missing: float, patience: float) -> float:
@@ -173,7 +136,7 @@ def measure(name: str, against: Against, chosen: Any) -> dict[str, object]:
     seconds, trained = timed(training, cycles, limit)
     peak = memory_mb()
     trained += train_on(training, chosen.epochs - trained, chosen.patience)
-    share = top_share(gradients(training))
+    share = carried_by_top(gradients(training), TOP)
     del training
     beside, _ = timed(ready(SL(), train, "all", 1), 1, limit)
     return {
