@@ -29,7 +29,7 @@ from shortlist.losses import SLAtK
 from shortlist.models import MF
 from shortlist.report.pictures import PALETTE, SHAPES
 from shortlist.scores import Factors, Workspace
-from shortlist.thresholds import Estimator, Thresholds
+from shortlist.thresholds import Estimator, Thresholds, judge
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
 from shortlist.training.batches import score_table, user_step
 
@@ -82,27 +82,15 @@ def refresh(contender: Contender, training: Training, factors: Factors, workspac
 
 
 @torch.no_grad()
-def judge(every: list[Contender], training: Training, factors: Factors, k: int) -> None:
+def judge_all(every: list[Contender], training: Training, factors: Factors, k: int) -> None:
     """Compare with exact thresholds, for a quarter of the users that are measured."""
     step = user_step(training.train, training.batches.active_users[:: 4 * EVERY])
     score_RI = factors.score_all(step.user_R)
-    ascending_RI = score_RI.sort(1).values
-    pos_P = score_RI[step.row_P, step.item_P]
-    exact_R = ascending_RI[:, -k]
-    inside_P = pos_P >= exact_R[step.row_P]
+    pos_P, ascending_RI = score_RI[step.row_P, step.item_P], score_RI.sort(1).values
     for contender in every:
-        beta_R = contender.kept.read(step.user_R)
-        below_R = torch.searchsorted(ascending_RI, beta_R.unsqueeze(1) - 1e-6).squeeze(1)  # products differ by rounding
-        taken_P = pos_P >= beta_R[step.row_P] - 1e-6
-        both = float((taken_P & inside_P).sum())
-        contender.judged.append(
-            {
-                "mean_error": float((beta_R - exact_R).abs().mean()),
-                "rank_error": float((score_RI.shape[1] - below_R - k).abs().float().mean()),
-                "recall": both / max(1.0, float(inside_P.sum())),
-                "precision": both / max(1.0, float(taken_P.sum())),
-            }
-        )
+        found = judge(contender.kept.read(step.user_R), ascending_RI, pos_P, step.row_P, k)
+        values = (found.error, found.rank_error, found.recall, found.precision)
+        contender.judged.append(dict(zip(MEASURES, values, strict=True)))
 
 
 def measure(name: str, k: int, epochs: int) -> dict[str, Any]:
@@ -124,7 +112,7 @@ def measure(name: str, k: int, epochs: int) -> dict[str, Any]:
             if (contender.follows and contender.kept.due(epoch)) or (not contender.follows and epoch in judged):
                 contender.took.append(refresh(contender, training, factors, workspace))
         if epoch in judged:
-            judge(every, training, factors, k)
+            judge_all(every, training, factors, k)
     exact = every[0].kept.read(torch.from_numpy(training.batches.active_users[::EVERY]))
     floor = sum(every[0].took) / epochs
     return {

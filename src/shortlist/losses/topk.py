@@ -65,8 +65,12 @@ class SLAtK(Loss):
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
         term_P = softmax_terms(table, self.tau, self.denominator, self.pull, self.negatives)
-        weight_P = torch.sigmoid(_above_threshold(self, table) / self.tau_w)
+        weight_P = self.weights(table)
         return mean_over_positives((weight_P.detach() if self.weight == "detached" else weight_P) * term_P)
+
+    def weights(self, table: ScoreTable) -> Tensor:
+        """w of each positive."""
+        return torch.sigmoid(_above_threshold(self, table) / self.tau_w)
 
     def thresholds(self, n_users: int, n_items: int) -> Thresholds:
         """β of every user, refreshed as the parameters say."""
@@ -138,6 +142,10 @@ class SogSLAtK(Loss):
             share_P = torch.where(there_P, (log_weight_P - log_total).exp() * there_P.sum(), 0)
             return mean_over_positives(torch.where(there_P, log_P - share_P * pull_P, 0))
         return mean_over_positives(torch.where(there_P, log_weight_P.exp() * (log_P - pull_P), 0))
+
+    def weights(self, table: ScoreTable) -> Tensor:
+        """w of each positive."""
+        return torch.sigmoid(_above_threshold(self, table) / self.tau_w)
 
     def thresholds(self, n_users: int, n_items: int) -> Thresholds:
         """β of every user, refreshed as the parameters say."""

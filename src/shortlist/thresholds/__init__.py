@@ -10,14 +10,17 @@ from shortlist.thresholds.estimators import (
     regression,
     stratified,
 )
+from shortlist.thresholds.judging import Judgement, judge
 from shortlist.thresholds.keeper import Thresholds
 
 __all__ = [
     "Estimator",
+    "Judgement",
     "Last",
     "Thresholds",
     "exact",
     "incremental",
+    "judge",
     "monte_carlo",
     "positives_kept",
     "regression",
