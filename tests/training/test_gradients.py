@@ -66,7 +66,7 @@ def test_gradients_of_positives(loss: Loss, pull: Callable[..., float]) -> None:
         trained.batches,
         trained.model.source(),
         torch.Generator().manual_seed(0),
-        threshold_U=None if kept is None else kept.value_U,
+        thresholds=None if kept is None else kept.read,
     )
     assert len(found) == train.n_pairs
     assert sorted(found.tolist()) == pytest.approx(sorted(expected), rel=1e-4)

@@ -15,6 +15,7 @@ from shortlist.cli.evaluate import evaluate
 from shortlist.cli.losses import losses
 from shortlist.cli.models import models
 from shortlist.cli.recommend import recommend
+from shortlist.cli.report import report
 from shortlist.cli.train import train
 
 UsageError: Any = typer.BadParameter.__base__
@@ -51,5 +52,5 @@ def overview(
 
 app.command(rich_help_panel="Start")(demo)
 app.add_typer(data, name="data", rich_help_panel="Start")
-for command in (train, evaluate, recommend, compare, bench, models, losses):
+for command in (train, evaluate, recommend, report, compare, bench, models, losses):
     app.command(rich_help_panel="Work")(command)

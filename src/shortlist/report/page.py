@@ -28,7 +28,8 @@ class Cell:
 class Table:
     """A table of cells or plain texts; columns named in ``numbers`` are set to the right.
 
-    A ``live`` one can be sorted by its columns, and filtered by words and by values of columns that have few.
+    A ``live`` one can be sorted by its columns, and filtered by words and by values of columns that have few. A ``note``
+    stands below the caption.
     """
 
     columns: Sequence[str]
@@ -36,6 +37,7 @@ class Table:
     caption: str = ""
     numbers: Sequence[str] = ()
     live: bool = False
+    note: str = ""
 
     def cells(self) -> list[list[Cell]]:
         """The rows with every text as a cell."""
@@ -44,11 +46,16 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture as SVG, with what it shows in words."""
+    """A picture as SVG, with what it shows in words.
+
+    ``alt`` says it to those who do not see the picture; ``table`` holds its numbers, folded below it.
+    """
 
     title: str
     svg: str
     caption: str = ""
+    alt: str = ""
+    table: Table | None = None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -25,14 +26,14 @@ def gradient_sizes(
     source: Factors | Joint,
     generator: torch.Generator,
     *,
-    threshold_U: Tensor | None = None,
+    thresholds: Callable[[Tensor], Tensor] | None = None,
     at_least: int | None = None,
 ) -> Tensor:
     """|∂L/∂s_ui| of the positives of an epoch, where L is the sum over positives: what each one's own score receives.
 
-    What the scores of negatives receive is not counted. ``threshold_U`` are the users' Top-K thresholds, where the loss
-    reads any. With ``at_least``, steps are taken until so many positives have been seen, and not the whole epoch.
-    Whole rows are taken in smaller steps than in training, since their scores are held with their gradients.
+    What the scores of negatives receive is not counted. ``thresholds`` tells the Top-K thresholds of given users, where
+    the loss reads any. With ``at_least``, steps are taken until so many positives have been seen, and not the whole
+    epoch. Whole rows are taken in smaller steps than in training: their scores are held together with their gradients.
     """
     was_training, size = loss.training, batches.size
     if batches.rows_are_users and batches.reaches_all:
@@ -45,7 +46,7 @@ def gradient_sizes(
             with torch.no_grad():
                 table = score_table(step, source, workspace)
             table.generator = generator
-            table.threshold_R = None if threshold_U is None else threshold_U[step.user_R]
+            table.threshold_R = None if thresholds is None else thresholds(step.user_R)
             leaf = _with_leaves(table)
             (loss(leaf) * leaf.n_positives).backward()
             found.append(_own(leaf, step).abs())

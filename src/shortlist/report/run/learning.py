@@ -1,0 +1,64 @@
+"""How a run learned: loss, validation and seconds by epoch."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from shortlist.bench.standing import read_log
+from shortlist.report.page import Figure, Section, Table
+from shortlist.report.run.pictures import epochs
+from shortlist.runs import Run
+
+
+def learning_section(run: Run) -> Section:
+    """Loss, validation and seconds by epoch."""
+    title, log = "Learning", read_log(run.folder)
+    if not log:
+        return Section(title, [f"{run.config['model']['name']} is fitted in one go: there are no epochs to draw."])
+    kept = int(run.metrics.get("epochs") or 0) or None
+    loss = pl.DataFrame({"epoch": [line["epoch"] for line in log], "value": [line["loss"] for line in log]})
+    measured = [(line["epoch"], name, line[name]) for line in log for name in line if name.startswith("valid ")]
+    before = [0.0, *(line["seconds"] for line in log[:-1])]
+    took = [line["seconds"] - earlier for line, earlier in zip(log, before, strict=True)]
+    figures = [
+        Figure(
+            "Loss",
+            epochs(loss, title="loss on training", kept=kept),
+            "The mean loss of each epoch. It falls fast at first and then slowly; where it rises or jumps, the "
+            "learning rate is too high. The dashed line is the epoch whose parameters were kept.",
+            f"The loss goes from {log[0]['loss']:.4f} in epoch {log[0]['epoch']} to {log[-1]['loss']:.4f} in epoch "
+            f"{log[-1]['epoch']}.",
+        )
+    ]
+    texts = []
+    if measured:
+        name = measured[0][1].removeprefix("valid ")
+        values = pl.DataFrame({"epoch": [each[0] for each in measured], "value": [each[2] for each in measured]})
+        best = max(measured, key=lambda each: float(each[2]))
+        figures.append(
+            Figure(
+                "Validation",
+                epochs(values, title=f"{name} on validation", kept=kept),
+                "What decides which epoch is kept. A good curve levels off before the end; one that still rises asks "
+                "for more epochs, one that falls while the loss falls on has learned by heart.",
+                f"The highest {name} on validation is {best[2]:.4f}, in epoch {best[0]}.",
+                Table(
+                    ["epoch", name],
+                    [[str(epoch), f"{value:.4f}"] for epoch, _, value in measured],
+                    numbers=["epoch", name],
+                ),
+            )
+        )
+    else:
+        texts.append("Nothing was held out for validation: the last epoch was kept.")
+    figures.append(
+        Figure(
+            "Seconds",
+            epochs(pl.DataFrame({"epoch": loss["epoch"], "value": took}), title="seconds of an epoch", zero=True),
+            "How long each epoch took, validation apart. A level line is a machine with nothing else to do; epochs "
+            "that refresh thresholds take a little longer.",
+            f"An epoch took {np.mean(took):.2f} seconds in the mean, {max(took):.2f} at most.",
+        )
+    )
+    return Section(title, texts, figures=figures)

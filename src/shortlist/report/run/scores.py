@@ -1,0 +1,234 @@
+"""How scores, weights and gradients of a trained model look: SL@K's Figures 1c, 2 and 5, for the run at hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from torch import Tensor
+
+from shortlist.errors import ShortlistError
+from shortlist.losses import Loss
+from shortlist.models import Trained
+from shortlist.report.page import Cell, Figure, Section, Table
+from shortlist.report.pictures import against
+from shortlist.report.run.pictures import against_count, densities, histogram, ranges, shares
+from shortlist.report.run.subject import Subject
+from shortlist.report.run.values import (
+    DRAWS,
+    Estimates,
+    concentration,
+    estimates,
+    gradients,
+    outlines,
+    weight_bins,
+    weights_by_rank,
+)
+from shortlist.thresholds import Thresholds
+from shortlist.training import TrainingSettings
+from shortlist.training.gradients import carried_by_top
+
+POINTS = 150
+"""Users of the picture of estimates."""
+
+TOPS = (0.01, 0.05, 0.1, 0.2, 0.5)
+"""Shares of positives whose part of the gradient is told."""
+
+ESTIMATED = {
+    "monte_carlo": "from draws out of all items",
+    "positives_kept": "the K-th of positives and draws, as SL@K's authors do",
+    "stratified": "positives count for one, draws for as many items as they stand for",
+}
+
+
+def threshold_section(subject: Subject) -> Section:
+    """Where the lists end, beside the scores of items; and how well a sample tells that."""
+    scores, n_users = subject.scores, subject.split.train.n_users
+    title = f"The Top-{scores.k} threshold"
+    texts = [
+        f"β is the score at which a user's list of {scores.k} ends: the {scores.k}-th largest of the whole catalogue, "
+        f"what the user has in training included. It is exact here, for {len(scores.users_R):,} of {n_users:,} users"
+        + (" (drawn at random)." if len(scores.users_R) < n_users else ".")
+    ]
+    kinds = {
+        "never met": scores.neg_M,
+        "held out": scores.held_H,
+        "in training": scores.pos_P,
+        "threshold β": scores.threshold_R,
+    }
+    drawn = outlines(kinds)
+    if drawn.is_empty():
+        return Section(title, [*texts, "Not one score is a finite number: there is nothing to draw."])
+    figures = [_distribution(kinds, drawn)]
+    kept = _thresholds(subject)
+    if kept is None:
+        texts.append(f"{_not_by_threshold(subject)} How well a sample would tell the threshold is not judged.")
+        return Section(title, texts, figures=figures)
+    found = estimates(subject.run.model, subject.split.train, scores.users_R, kept.k, kept.samples, subject.seed)
+    return Section(title, texts, figures=[*figures, *_errors(found, kept)])
+
+
+def _not_by_threshold(subject: Subject) -> str:
+    if isinstance(subject.loss, str):
+        return subject.loss
+    return f"The loss {subject.run.config['loss']['name']} does not look at thresholds."
+
+
+def _thresholds(subject: Subject) -> Thresholds | None:
+    train = subject.split.train
+    return None if isinstance(subject.loss, str) else subject.loss.thresholds(train.n_users, train.n_items)
+
+
+def _distribution(kinds: dict[str, Tensor], drawn: pl.DataFrame) -> Figure:
+    columns = ["", "how many", "lower quartile", "median", "upper quartile"]
+    rows: list[list[Cell | str]] = []
+    medians = {}
+    for name, value in kinds.items():
+        finite = value[value.isfinite()].double()
+        if len(finite):
+            quartiles = np.quantile(finite.numpy(), [0.25, 0.5, 0.75])
+            medians[name] = float(quartiles[1])
+            rows.append([name, f"{len(finite):,}", *(f"{float(each):.4f}" for each in quartiles)])
+    return Figure(
+        "Scores, and where the list ends",
+        densities(drawn, axis="score"),
+        "How the model scores items that a user has in training, items that were held out for test, and items the user "
+        "never met (a few are drawn for each user); and where lists end. As in SL@K's Figure 2a, a good model lifts "
+        "the items in training above β and draws the held-out ones after them, while what was never met stays below.",
+        "Medians of scores: " + ", ".join(f"{name} {value:.4f}" for name, value in medians.items()) + ".",
+        Table(columns, rows, numbers=columns[1:]),
+    )
+
+
+def _errors(found: Estimates, kept: Thresholds) -> list[Figure]:
+    """The error of each estimator against the size of its sample, and estimates beside exact thresholds."""
+    points = [
+        {"name": estimator, "at": size, "value": judged.error} for (estimator, size), judged in found.judged.items()
+    ]
+    columns = ["estimator", "N", "mean error", "± over users", "bias", "rank error", "recall", "precision"]
+    rows = [
+        [
+            estimator,
+            f"{size:,}",
+            f"{judged.error:.4f}",
+            f"{judged.deviation:.4f}",
+            f"{judged.bias:+.4f}".replace("-", "−"),
+            f"{judged.rank_error:.1f}",
+            f"{judged.recall:.3f}",
+            f"{judged.precision:.3f}",
+        ]
+        for (estimator, size), judged in found.judged.items()
+    ]
+    at_shown = {name: judged for (name, size), judged in found.judged.items() if size == found.shown}
+    exact_R = found.exact_R[:POINTS].tolist()
+    pairs = [
+        {"name": name, "x": exact, "y": guess}
+        for name, value_R in found.estimate_R.items()
+        for exact, guess in zip(exact_R, value_R[:POINTS].tolist(), strict=True)
+    ]
+    meaning = "; ".join(f"{name}: {text}" for name, text in ESTIMATED.items())
+    return [
+        Figure(
+            "Error of estimated thresholds",
+            against_count(pl.DataFrame(points), title="mean |β̂ − β|", axis="N, items sampled"),
+            f"By how much β is missed when it is estimated from N items of the catalogue, for {found.users:,} users "
+            f"and {DRAWS} samples. {meaning}. Lower is better, and more samples should help; published is 0.06 for "
+            f"positives_kept at N = 1,000 on Electronic. This run found its own thresholds by `{kept.estimator}`.",
+            f"Mean errors at N = {found.shown:,}: "
+            + ", ".join(f"{name} {judged.error:.4f}" for name, judged in at_shown.items())
+            + ".",
+            Table(columns, rows, numbers=columns[1:]),
+        ),
+        Figure(
+            f"Estimated and exact, N = {found.shown:,}",
+            against(pl.DataFrame(pairs), title="estimated β̂", axis="exact β"),
+            f"Each point is one of {len(exact_R):,} users. Points on the dashed line are right; below it thresholds "
+            "are taken to be too low, so that more items seem to be in the list than are (SL@K's Figure 2b).",
+            f"Bias at N = {found.shown:,}: " + ", ".join(f"{name} {each.bias:+.4f}" for name, each in at_shown.items()),
+        ),
+    ]
+
+
+def weight_section(subject: Subject) -> Section:
+    """How much each positive counts in a Top-K loss."""
+    title, scores = "Weights of positives", subject.scores
+    if scores.weight_P is None:
+        return Section(title, [f"{_not_by_threshold(subject)} All positives count alike, as far as weights decide."])
+    weight_P = scores.weight_P.double()
+    bins, by_rank = (
+        weight_bins(weight_P),
+        weights_by_rank(weight_P, scores.rank_P, scores.k, subject.split.train.n_items),
+    )
+    low, mid, high = np.quantile(weight_P.numpy(), [0.05, 0.5, 0.95])
+    inside = float((scores.rank_P <= scores.k).double().mean())
+    tau_w = subject.run.config["loss"].get("tau_w")
+    known = f" with τ_w = {tau_w:g}" if tau_w is not None else ""
+    text = (
+        f"A positive counts by its weight w = σ((s − β)/τ_w){known}: ½ at the threshold, more above it. Of "
+        f"{len(weight_P):,} positives in training, {inside:.1%} stand in their user's Top-{scores.k}; nine of ten "
+        f"weights lie between {low:.3f} and {high:.3f}."
+    )
+    columns = ["rank", "positives", "lower quartile", "median weight", "upper quartile"]
+    rows = [
+        [row["group"], f"{row['positives']:,}", *(f"{row[key]:.4f}" for key in ("low", "mid", "high"))]
+        for row in by_rank.iter_rows(named=True)
+    ]
+    figures = [
+        Figure(
+            "How weights are spread",
+            histogram(bins, title="share of positives", axis="weight w", domain=(0, 1)),
+            "All weights near ½ make the loss one that does not look at the Top-K at all (τ_w large beside the spread "
+            "of scores); weights at 0 and 1 alone ignore positives far below the list. A good spread lies between.",
+            f"The median weight is {mid:.4f}; a tenth of weights lie outside {low:.4f} to {high:.4f}.",
+        ),
+        Figure(
+            "Weights by rank",
+            ranges(by_rank, title="weight w", axis="rank of the positive in the catalogue", domain=(0, 1), at=0.5),
+            "Medians and quartiles of the weight, by where a positive stands in the whole catalogue. Up to rank "
+            f"{scores.k} weights are ½ (dashed) or more; how fast they fall below is what τ_w decides.",
+            "; ".join(f"rank {row['group']}: {row['mid']:.4f}" for row in by_rank.iter_rows(named=True)) + ".",
+            Table(columns, rows, numbers=columns[1:]),
+        ),
+    ]
+    return Section(title, [text], figures=figures)
+
+
+def gradient_section(subject: Subject) -> Section:
+    """How few positives carry the gradient."""
+    title, model = "Who carries the gradient", subject.run.model
+    if isinstance(subject.loss, str) or not isinstance(model, Trained):
+        return Section(title, [f"{_not_by_threshold(subject)} There is no gradient to look at."])
+    kept = _thresholds(subject)
+    try:
+        settings = TrainingSettings(**subject.run.config["training"])
+        size_P = gradients(
+            model, subject.loss, subject.split.train, settings, None if kept is None else kept.k, subject.seed
+        )
+    except ShortlistError as problem:
+        return Section(title, [f"The steps of this training cannot be taken again here ({problem})."])
+    if not bool(size_P.isfinite().all()) or not float(size_P.sum()) > 0:
+        return Section(title, [f"Of {len(size_P):,} positives, not one receives anything: there is nothing to draw."])
+    carried = {top: carried_by_top(size_P, top) for top in TOPS}
+    columns = ["the top", "carry"]
+    text = (
+        f"|∂L/∂s| of {len(size_P):,} positives of training (drawn at random) at the trained model: what the score of "
+        f"each receives from the loss. The top 5 % carry {carried[0.05]:.1%} of the sum."
+    )
+    picture = Figure(
+        "Share of the gradient that the top positives carry",
+        shares(concentration(size_P), title="share of the gradient", axis="share of positives, largest first"),
+        "On the dashed line all positives count alike, as in SL, where 5 % carry 5 %. A curve that leaps up at the "
+        "left learns from few positives; SL@K's Figure 1c reports over 90 % for the top 5 % with LambdaLoss@K and "
+        "SONG@K, and less than 15 % with SL@K.",
+        "; ".join(f"the top {top:.0%} carry {share:.1%}" for top, share in carried.items()) + ".",
+        Table(columns, [[f"{top:.0%}", f"{share:.1%}"] for top, share in carried.items()], numbers=columns),
+    )
+    return Section(title, [text, *_forgotten(subject.loss)], figures=[picture])
+
+
+def _forgotten(loss: Loss) -> list[str]:
+    """Losses may keep averages or scalars that a run does not."""
+    if not loss.state_dict():
+        return []
+    return [
+        "The loss keeps averages or scalars while it trains, which a run does not hold: they are at their start here."
+    ]
