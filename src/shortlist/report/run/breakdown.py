@@ -14,6 +14,7 @@ from shortlist.ranking import Ranking, top_k
 from shortlist.report.page import Figure, Section, Table
 from shortlist.report.pictures import groups
 from shortlist.report.run.subject import RANKED, SHOWN, Subject, in_digits
+from shortlist.report.run.values import FEWEST
 
 
 def breakdown_section(subject: Subject) -> Section:
@@ -35,7 +36,7 @@ def breakdown_section(subject: Subject) -> Section:
 
 
 def _sample(users_R: IntArray, n_items: int, seed: int) -> IntArray:
-    most = max(100, RANKED // max(1, n_items))
+    most = max(FEWEST, RANKED // max(1, n_items))
     if len(users_R) <= most:
         return users_R
     return np.sort(np.random.default_rng([seed, 1]).choice(users_R, most, replace=False))

@@ -19,16 +19,16 @@ def densities(values: pl.DataFrame, *, axis: str) -> str:
     names = values["name"].unique(maintain_order=True).to_list()
     colours = alt.Scale(domain=names, range=list(PALETTE[: len(names)]))
     dashes = alt.Scale(domain=names, range=list(DASHES[: len(names)]))
-    legend = alt.Legend(symbolType="stroke", symbolSize=260, symbolStrokeWidth=2)
+    legend = alt.Legend(symbolType="stroke", symbolSize=260, symbolStrokeWidth=2, symbolOpacity=1)
     base = alt.Chart(_rows(values)).encode(
         x=alt.X("x:Q", title=axis, scale=alt.Scale(nice=False, zero=False)),
         y=alt.Y("y:Q", title="how many, the most = 1", stack=None),
     )
     area = base.mark_area(opacity=0.12, interpolate="monotone").encode(
-        color=alt.Color("name:N", legend=None, sort=names, scale=colours)
+        color=alt.Color("name:N", title=None, sort=names, scale=colours, legend=legend)
     )
     line = base.mark_line(strokeWidth=1.8, interpolate="monotone").encode(
-        stroke=alt.Stroke("name:N", title=None, sort=names, scale=colours, legend=legend),
+        color=alt.Color("name:N", title=None, sort=names, scale=colours, legend=legend),
         strokeDash=alt.StrokeDash("name:N", title=None, sort=names, scale=dashes, legend=legend),
     )
     return _svg(area + line)
