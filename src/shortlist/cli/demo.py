@@ -74,7 +74,8 @@ def demo(
         rows = [(place.rank, place.item, place.title, "✓" if place.hit else "") for place in example.lists[best.name]]
         print_table(["", "package", "what it is", "held out"], rows, title=f"{best.name} for {example.user}")
     print(f"✓ was held out of training: the model found it. Best on validation: {best.name}.")
-    print(f"Page: {page}   Next: shortlist recommend {best.folder} --user git")
+    print(f"Page: {page}")
+    print(f"Next: shortlist report {best.folder} --out run.html   |   shortlist recommend {best.folder} --user git")
 
 
 def _fitted(name: str, split: Split, options: LoadOptions, out: Path, seconds: dict[str, float]) -> tuple[Entry, Run]:

@@ -14,6 +14,8 @@ from shortlist.runs import Run
 def learning_section(run: Run) -> Section:
     """Loss, validation and seconds by epoch."""
     title, log = "Learning", read_log(run.folder)
+    if not log and "loss" in run.config:
+        return Section(title, ["The run's log tells of no epochs."])
     if not log:
         return Section(title, [f"{run.config['model']['name']} is fitted in one go: there are no epochs to draw."])
     kept = int(run.metrics.get("epochs") or 0) or None

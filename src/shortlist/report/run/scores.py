@@ -152,7 +152,7 @@ def weight_section(subject: Subject) -> Section:
     """How much each positive counts in a Top-K loss."""
     title, scores = "Weights of positives", subject.scores
     if scores.weight_P is None:
-        return Section(title, [f"{_not_by_threshold(subject)} All positives count alike, as far as weights decide."])
+        return Section(title, [f"{_not_by_threshold(subject)} There are no weights of positives to look at."])
     weight_P = scores.weight_P.double()
     bins, by_rank = (
         weight_bins(weight_P),
