@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from shortlist.losses import BPR, SL, Loss, SLAtK
+from shortlist.losses import BPR, SL, Loss, SLAtK, registry
 from shortlist.scores import ScoreTable
 from shortlist.training.gradients import carried_by_top, gradient_sizes
 from training.toys import training, two_tastes
@@ -133,3 +133,15 @@ def test_positives_that_a_loss_reads_off_the_matrix(against: str) -> None:
     found = gradient_sizes(OffTheMatrix(), trained.batches, factors, torch.Generator().manual_seed(3))
     assert found.tolist() == pytest.approx(expected, abs=1e-6)
     assert (0.0 in expected) == (against == "shared")
+
+
+@pytest.mark.parametrize("name", sorted(registry))
+def test_every_loss_can_be_looked_at(name: str) -> None:
+    """As it is trained unless told otherwise: a finite size for each positive of the epoch, not 0 for all of them."""
+    made = training(registry[name](**({"k": 5} if "k" in registry[name].declared else {})))
+    kept = made.thresholds
+    read = None if kept is None else kept.read
+    found = gradient_sizes(made.loss, made.batches, made.model.source(), torch.Generator(), thresholds=read)
+    assert len(found) == made.train.n_pairs
+    assert bool(found.isfinite().all())
+    assert float(found.sum()) > 0
