@@ -11,6 +11,7 @@ from shortlist.data import Interactions
 from shortlist.errors import InputError
 from shortlist.losses import BCE, BPR, SL, Loss, SLAtK
 from shortlist.models import NCF, base
+from shortlist.runs import open_run
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
 
 
@@ -76,8 +77,9 @@ def test_widths_that_make_no_network(hidden: tuple[int, ...]) -> None:
 
 def test_the_command_trains_it(shortlist: Command, clicks: Path, tmp_path: Path) -> None:
     settings = ["--set", "model.hidden=16,8", "--set", "training.epochs=6", "--set", "optimizer.lr=0.01"]
-    options = ["--model", "ncf", "--loss", "bce", *settings, "--out", tmp_path / "run", "--json"]
+    options = ["--model", "ncf", *settings, "--out", tmp_path / "run", "--json"]
     assert shortlist("train", clicks, *options).code == 0
+    assert open_run(tmp_path / "run").config["loss"] == {"name": "bce"}
     assert len(shortlist("recommend", tmp_path / "run", "--user", "person-07", "--k", 5, "--json").json["items"]) == 5
     answer = shortlist("recommend", tmp_path / "run", "--history", "1001")
     assert answer.code == 2

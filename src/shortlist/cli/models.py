@@ -36,7 +36,8 @@ def models(
         print_json({"name": name, **facts})
         return
     print(f"{name}: {facts['formula']}\n{facts['summary']}")
-    print(f"learns {facts['learns']}" + (f"; {facts['citation']}" if facts["citation"] else ""))
+    learns = f"{facts['learns']}, {facts['loss']} if none is named" if facts["loss"] else facts["learns"]
+    print(f"learns {learns}" + (f"; {facts['citation']}" if facts["citation"] else ""))
     print_parameters("model", registry[name])
 
 
@@ -47,13 +48,14 @@ def _learns(name: str) -> str:
 
 
 def _facts(name: str) -> dict[str, Any]:
-    from shortlist.models import registry
+    from shortlist.models import Trained, registry
 
     model = registry[name]
     return {
         "summary": model.summary,
         "formula": model.formula,
         "learns": _learns(name),
+        "loss": model.default_loss if issubclass(model, Trained) else None,
         "citation": model.citation,
         "parameters": parameter_facts(model),
     }

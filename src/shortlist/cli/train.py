@@ -25,7 +25,10 @@ def train(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the run.")],
     flags: dict[str, str],
     model: Annotated[str | None, typer.Option("--model", help="Which model; `shortlist models` lists them.")] = None,
-    loss: Annotated[str | None, typer.Option("--loss", help="Which loss; `shortlist losses` lists them.")] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option("--loss", help="Which loss (`shortlist losses` lists them); the model's own choice if none."),
+    ] = None,
     k: Annotated[int | None, typer.Option("--k", help="Length of the list that is shown; 20 unless given.")] = None,
     preset: Annotated[str | None, typer.Option("--preset", help="Settings under one name, as a start.")] = None,
     settings: Set = None,

@@ -75,6 +75,9 @@ class Trained(Model, nn.Module):
     """How many negatives are drawn for a positive where the loss does not say; none: the whole catalogue stands
     against it."""
 
+    default_loss: ClassVar[str] = "slatk"
+    """The name of the loss that trains the model where none is named."""
+
     @abstractmethod
     def start(self, train: Interactions, generator: torch.Generator) -> None:
         """Make the parameters for these interactions."""
@@ -173,9 +176,13 @@ class Factored(Trained):
 
 
 class Joint(Trained):
-    """A model that scores a user and an item together: no vectors whose products are the scores."""
+    """A model that scores a user and an item together: no vectors whose products are the scores.
+
+    Nothing bounds its scores, as a cosine bounds those of vectors; BCE takes them as they are.
+    """
 
     sampled: ClassVar[int | None] = 64
+    default_loss: ClassVar[str] = "bce"
 
     @abstractmethod
     def scores(self, user_R: Tensor, item_RM: Tensor) -> Tensor:

@@ -83,7 +83,7 @@ def plan(
 ) -> Plan:
     """Put a plan together from names and settings: ``values`` as they are, ``texts`` as typed on a command line.
 
-    What a trained model does not say itself it takes from its loss: the similarity, and SL@K when no loss is named.
+    A trained model names the loss that trains it where none is named here, and takes its similarity from the loss.
 
     >>> plan("mf", "slatk", k=10, texts={"loss": {"tau": "0.1"}}).loss.settings()["tau"]
     0.1
@@ -96,14 +96,13 @@ def plan(
         return {**defaults, **values.get(section, {})}, texts.get(section, {})
 
     model_class = models[model]
-    is_trained = issubclass(model_class, Trained)
-    if not is_trained:
+    if not issubclass(model_class, Trained):
         given = next((section for section in SECTIONS[1:] if values.get(section) or texts.get(section)), None)
         if loss is not None or given is not None:
             raise InputError(f"{model}: expected no loss or training settings (it has none), received {loss or given}")
         told, typed = settings_of("model")
         return Plan(model, model_class.from_text(typed, **told), None, None, OptimizerSettings(), TrainingSettings(), k)
-    name = loss or "slatk"
+    name = loss or model_class.default_loss
     loss_class = losses[name]
     told, typed = settings_of("loss", **({"k": k} if "k" in loss_class.declared else {}))
     chosen_loss = loss_class.from_text(typed, **told)
