@@ -144,15 +144,24 @@ class Oracle:
         self,
         phi: Callable[[float], float],
         weight: Callable[[float, float], float] = lambda i, j: 1.0,
-        counts: list[float] | None = None,
+        counts: list[float] | list[list[float]] | None = None,
         own: float = 1.0,
     ) -> list[float]:
-        """``weight`` of the ranks of both, where negatives of row r count for ``counts[r]``, a positive for ``own``."""
+        """``weight`` of the ranks of both, where negatives of row r count for ``counts[r]``, a positive for ``own``.
+
+        With a list of counts for a row, item j counts for ``counts[r][j]`` where it is a negative.
+        """
+
+        def count(row: int, item: int) -> float:
+            if item in self.positives_of[row]:
+                return own
+            of_row = 1.0 if counts is None else counts[row]
+            return of_row[item] if isinstance(of_row, list) else of_row
 
         @cache
         def rank(row: int, item: int) -> float:
             above = [j for j in self.items if self.score[row][j] >= self.score[row][item]]
-            return sum(own if j in self.positives_of[row] else 1.0 if counts is None else counts[row] for j in above)
+            return sum(count(row, j) for j in above)
 
         return [
             sum(

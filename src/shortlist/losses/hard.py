@@ -46,7 +46,11 @@ class DNS(Loss):
     m: int = param(
         default=2, at_least=1, help="how many of the highest negatives count", search=Search(1, 20, log=True)
     )
-    n: int | None = param(default=None, at_least=1, help="of how many negatives; none: of those at hand")
+    n: int | None = param(
+        default=None,
+        at_least=1,
+        help="of how many negatives; none: of those at hand, or, if they have weights, of all that they stand for",
+    )
 
     def __post_init__(self) -> None:
         """Check what only both parameters tell."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from shortlist.losses.base import Loss, mean_over_positives, registry
+from shortlist.losses.recall import UnitStep
 from shortlist.parameters import Search, param
 from shortlist.scores import ScoreTable, Softplus, positive_pair_sum
 from shortlist.scores.selection import places
@@ -51,13 +52,17 @@ def ideal_dcg(table: ScoreTable, k: int | None = None) -> Tensor:
 
 
 def counts(table: ScoreTable, ranks: Ranks) -> Tensor | None:
-    """For how many items each negative of a row counts in ranks, or each negative and each positive; none: for one.
+    """For how many items negatives of a row count in ranks, and, in a last column, positives; none: for one.
 
-    Negatives that are drawn stand for all of the user's, those at hand each for as many as the others, whatever their
-    sampling weights are.
+    Negatives that are drawn stand for all of the user's: each for its sampling weight, or for as many as the others
+    where there are no weights.
     """
     if ranks == "table":
         return None
+    log_weight = table.log_weights()
+    if ranks == "unbiased" and log_weight is not None:
+        weight_RC = log_weight.exp().expand(table.n_rows, -1)
+        return torch.cat([weight_RC, weight_RC.new_ones(table.n_rows, 1)], 1)
     positives_R = torch.bincount(table.row_P, minlength=table.n_rows).to(table.population_R.dtype)
     drawn_R, catalogue_R = table.at_hand_R, table.catalogue_R()
     if ranks == "unbiased":
@@ -74,6 +79,9 @@ def ranks_of_positives(table: ScoreTable, count: Tensor | None) -> Tensor:
     if count is None:
         return rank_P.to(pos_P.dtype)
     among_P = ranks_among_positives(pos_P, table.row_P)
+    if count.ndim == 2 and count.shape[1] > 2:  # sampling weights, as sums over negatives have them
+        with torch.no_grad():
+            return among_P + table.pair_sum(UnitStep())
     count_P2 = table.per_positive(count.view(table.n_rows, -1)).to(pos_P.dtype)
     own_P = count_P2[:, 1] if count_P2.shape[1] == 2 else 1
     return own_P * among_P + count_P2[:, 0] * (rank_P - among_P)
@@ -143,6 +151,8 @@ def pairs_below(table: ScoreTable, label_P: Tensor, ranks: Ranks, weigh: Weigh |
 
     def of_ranks(rank_M1: Tensor, rank_MC: Tensor) -> Tensor:
         assert weigh is not None
+        if count is not None:  # what was drawn often counts for less than one, but no place is above the first
+            rank_MC = rank_MC.clamp(min=1)
         return weigh(discounts, rank_M1, rank_MC)
 
     value_P = label_P * table.pair_sum(Softplus(), None if weigh is None else of_ranks, count)
@@ -161,9 +171,10 @@ class WeighedByRank(Loss):
     """What the losses have in common whose pairs are weighed by the ranks of both.
 
     Where the negatives are a sample, ranks are estimated: ``unbiased`` lets each sampled negative count for |N_u|/N
-    items; ``scaled`` multiplies the rank in the sample with n over the sample's size, which puts positives too low,
-    since all of them are in the sample (this is "-S" in the literature); ``table`` takes ranks in the sample as they
-    are. With the whole catalogue all three are the same. They are meant for samples that are drawn uniformly.
+    items, or for its sampling weight where items had different chances; ``scaled`` multiplies the rank in the sample
+    with n over the sample's size, which puts positives too low, since all of them are in the sample (this is "-S" in
+    the literature); ``table`` takes ranks in the sample as they are. Both of these are meant for samples that are drawn
+    uniformly. With the whole catalogue all three are the same.
     """
 
     ranks: Ranks = param(default="unbiased", help="how ranks are found where negatives are a sample")

@@ -105,8 +105,8 @@ def descending(score_RN: Tensor) -> Tensor:
 def ranks(negative_RC: Tensor, pos_P: Tensor, row_P: Tensor, count_R: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Ranks of negatives and positives among both, ties counted against oneself; who is not there stands at −∞.
 
-    Each negative counts for ``count_R`` items of its row and a positive for itself; or, with two columns of counts, the
-    negative for as many as the first says and the positive for as many as the second.
+    Each negative counts for ``count_R`` items of its row and a positive for itself. With more columns the last is for
+    positives, and those before it for negatives: one for all, or one for each.
 
     >>> ranks(torch.tensor([[3.0, 1.0]]), torch.tensor([2.0, 1.0]), torch.tensor([0, 0]))
     (tensor([[1., 4.]]), tensor([2., 4.]))
@@ -114,6 +114,8 @@ def ranks(negative_RC: Tensor, pos_P: Tensor, row_P: Tensor, count_R: Tensor | N
     (tensor([[10., 22.]]), tensor([11., 22.]))
     >>> ranks(torch.tensor([[3.0, 1.0]]), torch.tensor([2.0, 1.0]), torch.tensor([0, 0]), torch.tensor([[5.0, 5.0]]))
     (tensor([[ 5., 20.]]), tensor([10., 20.]))
+    >>> ranks(torch.tensor([[3.0, 1.0]]), torch.tensor([2.0, 0.0]), torch.tensor([0, 0]), torch.tensor([[4.0, 7, 1]]))
+    (tensor([[ 4., 12.]]), tensor([ 5., 13.]))
     """
     n_rows, n_negatives = negative_RC.shape
     score_RN = torch.cat([negative_RC, side_by_side(pos_P, row_P, n_rows)], 1)
@@ -122,9 +124,12 @@ def ranks(negative_RC: Tensor, pos_P: Tensor, row_P: Tensor, count_R: Tensor | N
     if count_R is None:
         above_RN = torch.arange(1, score_RN.shape[1] + 1, dtype=score_RN.dtype).expand_as(score_RN)
     else:
-        count_R2 = count_R.to(score_RN.dtype).view(n_rows, -1)
-        of_positive = count_R2[:, 1:] if count_R2.shape[1] == 2 else count_R2.new_ones(1, 1)
-        above_RN = torch.where(order_RN < n_negatives, count_R2[:, :1], of_positive).cumsum(1)
+        count = (count_R if count_R.ndim == 2 else torch.stack([count_R, torch.ones_like(count_R)], 1)).to(
+            score_RN.dtype
+        )
+        n_positives = score_RN.shape[1] - n_negatives
+        count_RN = torch.cat([count[:, :-1].expand(-1, n_negatives), count[:, -1:].expand(-1, n_positives)], 1)
+        above_RN = count_RN.gather(1, order_RN).cumsum_(1)
     is_last_RN = torch.ones_like(score_RN, dtype=torch.bool)
     is_last_RN[:, :-1] = score_RN[:, 1:] != score_RN[:, :-1]
     # equal scores share the rank of the last of them: going backwards, the least rank of a last one so far

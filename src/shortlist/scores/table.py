@@ -86,8 +86,8 @@ class ScoreTable(ABC):
         """``Σ_j ω_j·Δ_pj·φ(s_rj − s_p)`` of each positive, over the negatives of its row.
 
         The weights Δ come from the ranks of both, as :meth:`ranks` counts them, and are held constant; 1 if not given.
-        ``count_R`` says for how many items each negative of a row counts in these ranks, where it is more than one; in
-        two columns, R × 2, for how many a negative counts and for how many a positive.
+        ``count_R`` says for how many items each negative of a row counts in these ranks, if not for one. With
+        more columns the last is for positives; those before it are for negatives, one for all or one for each.
         """
 
     @abstractmethod

@@ -75,13 +75,17 @@ def naive_against_all(settings: Mapping[str, Any], rows: Sequence[Row], with_ran
     return mean_over_positives(rows, term)
 
 
-STILL = {"shift_invariant": True, "gradient_of_value": False, "weights_repeat": False}
-"""Weights of pairs are held constant; they come from ranks, which count what is at hand."""
+STILL = {"shift_invariant": True, "gradient_of_value": False}
+"""Weights of pairs come from ranks and are held constant."""
 
 STEP = 1 - 1 / math.log2(3)
 """δ(1) = 1 − 1/log₂ 3, which is also ρ of the first two ranks."""
 
-RANKED: list[Variant] = [Variant(**STILL), Variant({"normalised": True}, **STILL), Variant({"ranks": "table"}, **STILL)]
+RANKED: list[Variant] = [
+    Variant(**STILL),
+    Variant({"normalised": True}, **STILL),
+    Variant({"ranks": "table"}, **STILL, weights_repeat=False),
+]
 LIGHT = Variant({"delta": "light"}, **STILL)
 
 VALUES: dict[str, Values] = {
