@@ -71,11 +71,17 @@ def estimates(case: Case, margin: float = 1.0) -> Tensor:
     )
 
 
-def f_and_slope(u: float, n_negatives: int) -> tuple[float, float]:
+def ideals(case: Case, k: int) -> list[float]:
+    """The ideal DCG of the row of each positive, among the first k places."""
+    counts = [min(k, int((case.row_P == row).sum())) for row in case.row_P.tolist()]
+    return [sum(1 / math.log2(2 + place) for place in range(count)) for count in counts]
+
+
+def f_and_slope(u: float, n_negatives: int, ideal: float) -> tuple[float, float]:
     """f and f′ of u, the slope by a difference quotient."""
 
     def f(g: float) -> float:
-        return -1 / math.log2(2 + n_negatives * g)
+        return -1 / (ideal * math.log2(2 + n_negatives * g))
 
     return f(u), (f(u + 1e-6) - f(u - 1e-6)) / 2e-6
 
@@ -92,7 +98,7 @@ def test_song_moves_its_averages_and_takes_its_slope_there(form: str) -> None:
         estimate_P, expected, surrogate = estimates(case), 0.0, torch.zeros((), dtype=torch.float64)
         for p, g in enumerate(estimate_P.tolist()):
             kept[p] = 0.7 * kept[p] + 0.3 * g if p in kept else g
-            value, slope = f_and_slope(kept[p], int(table.population_R[case.row_P[p]]))
+            value, slope = f_and_slope(kept[p], int(table.population_R[case.row_P[p]]), ideals(case, 9)[p])
             expected, surrogate = expected + value / n_pairs, surrogate + slope * estimate_P[p] / n_pairs
         value = loss(table)
         assert value.item() == pytest.approx(expected, rel=1e-9)
@@ -209,7 +215,7 @@ def test_gradient_of_song_at_k(gradient: Any, form: str) -> None:
         for p, (r, c) in enumerate(zip(case.row_P.tolist(), case.column_P.tolist(), strict=True)):
             g = estimate_P[p].item()
             averages[p] = 0.7 * averages[p] + 0.3 * g if p in averages else g
-            value, slope = f_and_slope(averages[p], int(table.population_R[r]))
+            value, slope = f_and_slope(averages[p], int(table.population_R[r]), ideals(case, 2)[p])
             psi = sigmoid(1.5 * (score_RC[r, c].item() - lam[r]))
             surrogate = surrogate + psi * slope * estimate_P[p]
             if gradient == "theo":
@@ -219,6 +225,18 @@ def test_gradient_of_song_at_k(gradient: Any, form: str) -> None:
         theirs = torch.autograd.grad(surrogate / len(case.row_P), case.vectors())
         for one, other in zip(ours, theirs, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("loss", [SONG(normalised=False), SONGAtK(normalised=False)])
+def test_without_the_ideal_positives_stand_alone(loss: Loss) -> None:
+    """Pair by pair, each with the user's negatives."""
+    case = random_case(0, rows=6, items=15)
+    score_RC, positive_RC = case.scores(), case.dense().is_positive()
+    values = [
+        loss(score_RC[row, column].view(1), score_RC[row][~positive_RC[row]].view(1, -1))
+        for row, column in positive_RC.nonzero().tolist()
+    ]
+    torch.testing.assert_close(torch.stack(values).mean(), loss(case.factored()))
 
 
 def test_song_at_k_with_thresholds_far_below_is_song() -> None:

@@ -57,17 +57,20 @@ class ApproxNDCG(Loss):
 
 
 class SONGEstimate:
-    """What SONG knows of the positives of a step: ĝ, its moving average u, and f and f′ there."""
+    """What SONG knows of the positives of a step: ĝ, its moving average u, and f and f′ there.
+
+    ``ideal_P`` is the ideal DCG Z of each positive's row, by which gains are divided; none: they are not.
+    """
 
     def __init__(
-        self, table: ScoreTable, average: Tensor | None, margin: float, gamma: float, normalised: bool
+        self, table: ScoreTable, average: Tensor | None, margin: float, gamma: float, ideal_P: Tensor | None
     ) -> None:
         population_P = table.per_positive(table.population_R).clamp(min=1)
         self.estimate_P = table.pair_sum(SquaredHinge(margin)) / population_P
         self.average_P = kept(average, table.pair_P, self.estimate_P.detach(), gamma)
         count_P = table.per_positive(table.catalogue_negatives_R())
         rank_P = margin**2 + count_P * self.average_P
-        gain_P = gains(table) / ideal_dcg(table).clamp(min=1e-30) if normalised else gains(table)
+        gain_P = gains(table) if ideal_P is None else gains(table) / ideal_P.clamp(min=1e-30)
         worth_P = inverse_log(rank_P)
         self.value_P = -gain_P * worth_P
         self.slope_P = gain_P * count_P * worth_P.square() / (math.log(2) * (1 + rank_P))
@@ -80,15 +83,16 @@ class SONGEstimate:
 
 @registry.register("song")
 class SONG(Loss):
-    r"""SONG: DCG with ranks bounded by squared hinges, their means kept from step to step.
+    r"""SONG: NDCG with ranks bounded by squared hinges, their means kept from step to step.
 
-    .. math:: f(g_{ui}) = -\frac{G_i}{\log_2\bigl(1 + c^2 + |N_u|\,g_{ui}\bigr)},\quad
+    .. math:: f(g_{ui}) = -\frac{G_i}{Z_u \log_2\bigl(1 + c^2 + |N_u|\,g_{ui}\bigr)},\quad
               g_{ui} = \frac{1}{|N_u|} \sum_{j \in N_u} (s_j - s_i + c)_+^2
 
     g is estimated from the negatives at hand as ĝ; the moving average u ← (1 − γ)·u + γ·ĝ, one for each training pair
     and ĝ itself at the first visit, takes its place in f. The value is f(u), the gradient f′(u)·∇ĝ. A positive counts
-    for c² in its own rank, so that this is never 0; its row's other positives do not count. With ``normalised`` gains
-    are divided by the ideal DCG of the row's positives.
+    for c² in its own rank, so that this is never 0; its row's other positives do not count. Z is the ideal DCG of the
+    row's positives: 1 where each pair is a row of its own. Without ``normalised`` it is 1 everywhere, and users with
+    many positives weigh more.
 
     Qiu et al., "Large-scale Stochastic Optimization of NDCG Surrogates for Deep Learning with Provable Convergence",
     ICML 2022.
@@ -97,7 +101,7 @@ class SONG(Loss):
     tensor(-0.5000)
     """
 
-    formula = "−G_i/log₂(1 + c² + |N_u|·mean_j (s_j − s_i + c)₊²), the mean moving from step to step"
+    formula = "−G_i/(Z·log₂(1 + c² + |N_u|·mean_j (s_j − s_i + c)₊²)), the mean moving from step to step"
     target = "NDCG"
     citation = "Qiu et al., ICML 2022"
     cost = "a pass over all items for each positive"
@@ -108,7 +112,7 @@ class SONG(Loss):
         default=0.9, above=0, at_most=1, help="share γ of what is new in the moving average", search=Search(0.1, 1.0)
     )
     margin: float = param(default=1.0, above=0, help="margin c of the squared hinge")
-    normalised: bool = param(default=False, help="whether gains are divided by the ideal DCG of the user's positives")
+    normalised: bool = param(default=True, help="whether gains are divided by the ideal DCG of the user's positives")
 
     average: Tensor | None
 
@@ -121,7 +125,8 @@ class SONG(Loss):
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        now = SONGEstimate(table, self.average, self.margin, self.gamma, self.normalised)
+        ideal_P = ideal_dcg(table) if self.normalised else None
+        now = SONGEstimate(table, self.average, self.margin, self.gamma, ideal_P)
         keep(self, self.average, table.pair_P, now.average_P)
         return mean_over_positives(now.surrogate())
 
@@ -166,9 +171,10 @@ class SONGAtK(Loss):
               \lambda_u \leftarrow \lambda_u - \eta\Bigl[\tfrac{K + \epsilon}{n} + \tau_2 \lambda_u
               - \tfrac{1}{n} \sum_j \sigma\bigl(\tfrac{s_j - \lambda_u}{\tau_1}\bigr)\Bigr]
 
-    with f and u as in :class:`SONG`. λ moves towards the (K + 1)-th largest score of all items; where negatives are
-    a sample, they count for as many as they stand for. It starts at 0. ``prac`` holds ψ constant. ``theo`` adds the
-    gradient through ψ, :math:`\psi'\,f(u)\,\nabla\bigl(s_i - \sum_j h_j s_j / (n H_u)\bigr)` with
+    with f and u as in :class:`SONG`, where Z is the ideal DCG among the first K places. λ moves towards the (K + 1)-th
+    largest score of all items; where negatives are a sample, they count for as many as they stand for. It starts at 0.
+    ``prac`` holds ψ constant. ``theo`` adds the gradient through ψ,
+    :math:`\psi'\,f(u)\,\nabla\bigl(s_i - \sum_j h_j s_j / (n H_u)\bigr)` with
     :math:`h_j = \sigma'((s_j - \lambda)/\tau_1)/\tau_1` held constant and H the moving average of
     :math:`\tau_2 + \frac1n \sum_j h_j`. The value is ψ·f(u) in both.
 
@@ -191,7 +197,7 @@ class SONGAtK(Loss):
         default=0.9, above=0, at_most=1, help="share γ of what is new in the moving average", search=Search(0.1, 1.0)
     )
     margin: float = param(default=1.0, above=0, help="margin c of the squared hinge")
-    normalised: bool = param(default=False, help="whether gains are divided by the ideal DCG of the user's positives")
+    normalised: bool = param(default=True, help="whether gains are divided by the ideal DCG@K of the user's positives")
     gradient: Literal["prac", "theo"] = param(
         default="prac", help="whether ψ is held constant, or the gradient flows through it and through λ"
     )
@@ -216,7 +222,8 @@ class SONGAtK(Loss):
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        now = SONGEstimate(table, self.average, self.margin, self.gamma, self.normalised)
+        ideal_P = ideal_dcg(table, self.k) if self.normalised else None
+        now = SONGEstimate(table, self.average, self.margin, self.gamma, ideal_P)
         pos_P = table.positives()
         lambda_R = torch.zeros_like(table.population_R).to(pos_P.dtype)
         if self.threshold is not None and table.user_R is not None:

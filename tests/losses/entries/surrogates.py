@@ -36,7 +36,7 @@ def naive_approx_ndcg(settings: Mapping[str, Any], rows: Sequence[Row]) -> float
 def song_term(settings: Mapping[str, Any], positive: float, row: Row) -> float:
     margin = settings["margin"]
     above = margin**2 + sum(max(0.0, other - positive + margin) ** 2 for other in row.negatives)
-    return -discount(above) / (ideal(row) if settings["normalised"] else 1.0)
+    return -discount(above) / (ideal(row, settings.get("k")) if settings["normalised"] else 1.0)
 
 
 def naive_song(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
@@ -79,8 +79,9 @@ VALUES: dict[str, Values] = {
         variants=[
             Variant(shift_invariant=True),
             Variant({"gamma": 0.3, "margin": 0.5}, shift_invariant=True),
-            Variant({"normalised": True}, shift_invariant=True),
+            Variant({"normalised": False}, shift_invariant=True),
         ],
+        on_its_own=False,
     ),
     "song_at_k": Values(
         by_hand=[
@@ -95,8 +96,10 @@ VALUES: dict[str, Values] = {
         variants=[
             Variant(**HELD),
             Variant({"gradient": "theo", "k": 3, "tau1": 0.1}, **HELD),
-            Variant({"gradient": "theo", "normalised": True, "sharpness": 0.7}, **HELD),
+            Variant({"gradient": "theo", "normalised": False, "sharpness": 0.7}, **HELD),
+            Variant({"k": 1}, **HELD),
         ],
+        on_its_own=False,
         learns_with={"k": 5},
     ),
 }
