@@ -37,6 +37,12 @@ class Model(Configured, ABC):
 
     citation: ClassVar[str] = ""
 
+    cost: ClassVar[str] = ""
+    """What fitting computes, in words; where a loss trains the model, beside what the loss does."""
+
+    use: ClassVar[str] = ""
+    """When to use it, in one sentence."""
+
     @property
     @abstractmethod
     def n_items(self) -> int:

@@ -84,6 +84,8 @@ class LightGCN(GraphModel):
     summary = "LightGCN: vectors spread linearly over the graph of users and items, the mean of all layers."
     formula = "sim(x_u, x_i), x = mean_k Â^k e"
     citation = "He et al., SIGIR 2020"
+    cost = "a step spreads all vectors over the graph, a sparse product a layer and side, and back again"
+    use = "Where users have few items each: their neighbours' vectors help, and fewer epochs do than for MF."
 
     def spread(self) -> Halves:
         """The mean of the layers, the free vectors among them."""
@@ -111,6 +113,8 @@ class LightGCNpp(GraphModel):
     summary = "LightGCN++: LightGCN with vectors of unit length in each layer and exponents for both sides' degrees."
     formula = "sim(x_u, x_i), x = γ·e + (1−γ)·mean_k≥1 e^k, e^k+1 = D^−α·A·D^−β·norm(e^k)"
     citation = "Lee et al., RecSys 2024"
+    cost = "as LightGCN, and in each layer all vectors are brought to unit length"
+    use = "As LightGCN, where how much popular neighbours count should be a setting."
 
     alpha: float = param(
         default=0.6, help="exponent α of the degree of the node that is reached", search=Search(0.4, 0.6)
@@ -239,6 +243,8 @@ class SimGCL(Contrasted):
     summary = "SimGCL: a clean pass over the graph for the scores, and two noisy ones that are contrasted."
     formula = "sim(x_u, x_i), x = mean_k≥1 Â^k e; in training + λ·InfoNCE of two noisy passes"
     citation = "Yu et al., SIGIR 2022"
+    cost = "three passes over the graph and one back; products of the step's users with each other, and of its items"
+    use = "To compare with papers that use it; XSimGCL is after the same for less."
 
     contrast: float = param(
         default=0.5, at_least=0, help="weight λ of the contrast", search=Search(choices=(0.05, 0.1, 0.2, 0.5))
@@ -285,6 +291,8 @@ class XSimGCL(Contrasted):
     summary = "XSimGCL: one noisy pass over the graph; its mean is contrasted with one of its layers."
     formula = "sim(x_u, x_i), x = mean_k≥1 Â^k e; in training noisy, + λ·InfoNCE of x and layer l*"
     citation = "Yu et al., TKDE 2023"
+    cost = "one pass over the graph and one back; products of the step's users with each other, and of its items"
+    use = "Where data is sparse and vectors should spread out, so that lists reach items that few know."
 
     contrast_layer: int = param(default=1, at_least=1, help="the layer l* that the mean is contrasted with")
 

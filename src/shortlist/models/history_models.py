@@ -84,6 +84,8 @@ class Pooled(HistoryModel):
     summary = "A user is the mapped mean of the item vectors of the history: new users need no training."
     formula = "sim(V·mean_h e_h, e_i) over the items h of the history"
     citation = "after Kabbur et al., FISM, KDD 2013"
+    cost = "a step takes the means of all histories, a sparse product, and back again"
+    use = "Where new users arrive all the time: their history is enough, and nothing is fitted for them."
 
     def users_of(self, mean_UD: Tensor) -> Tensor:
         """The mapped mean."""
@@ -115,6 +117,8 @@ class SimpleX(HistoryModel):
     summary = "SimpleX: a free vector of the user, and the mapped mean of the item vectors of the history."
     formula = "sim(g·e_u + (1−g)·V·mean_h e_h, e_i) over the items h of the history"
     citation = "Mao et al., CIKM 2021"
+    cost = "a step takes the means of all histories, a sparse product, and back again"
+    use = "Where a history tells much of a user but not all: between MF and `pooled`."
 
     own: float = param(
         default=0.5, at_least=0, at_most=1, help="weight g of the user's own vector", search=Search(0.0, 1.0)

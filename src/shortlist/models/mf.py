@@ -33,6 +33,8 @@ class MF(Factored):
     summary = "Matrix factorisation: a free vector for each user and item, trained by a loss."
     formula = "sim(e_u, e_i) + b_i"
     citation = "Koren et al., Computer 2009"
+    cost = "none: the vectors are the parameters"
+    use = "To begin with: any loss, any size, the quickest epochs."
 
     dim: int = param(default=64, at_least=1, help="length of the vectors")
     similarity: Similarity = param(default="cosine", help="how a user's vector is compared with an item's")

@@ -38,6 +38,8 @@ class NCF(Joint):
     summary = "NCF (NeuMF): a product of vectors and a network score a user and an item together."
     formula = "h·[p_u⊙q_i ; MLP([p′_u ; q′_i])]"
     citation = "He et al., WWW 2017"
+    cost = "the network, for each user with each drawn item; for lists, with each item of the catalogue"
+    use = "To compare with papers that use it; models of vectors train against the whole catalogue, which it cannot."
 
     dim: int = param(default=64, at_least=1, help="length of the vectors that are multiplied")
     hidden: tuple[int, ...] = param(

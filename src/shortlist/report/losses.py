@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from inspect import Parameter, signature
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 from shortlist.errors import ShortlistError
 from shortlist.losses import Loss, registry
 from shortlist.losses.families import Family, against, families, summary
+from shortlist.parameters import Configured
 from shortlist.report.pictures import for_file, functions
 from shortlist.scores import Kernel
 
@@ -65,7 +66,7 @@ def _choice(known: Sequence[Family]) -> str:
         for family in known
         for name in family.losses
     ]
-    return _table(("loss", "made for", "when to use it", "cost"), rows)
+    return table(("loss", "made for", "when to use it", "cost"), rows)
 
 
 def _section(name: str, loss: type[Loss]) -> str:
@@ -80,20 +81,7 @@ def _section(name: str, loss: type[Loss]) -> str:
         "Source": loss.citation,
     }
     parts = [f"### {name}", markdown(loss.__doc__)]
-    parts.append("\n".join(f"- **{key}**: {value}" for key, value in facts.items() if value))
-    rows = [
-        (
-            f"`loss.{key}`",
-            f"`{'none' if each.default is None else each.default}`",
-            each.allowed(),
-            str(each.search or ""),
-            each.help,
-        )
-        for key, each in loss.declared.items()
-    ]
-    if rows:
-        parts.append(_table(("setting", "default", "allowed", "tuned in", "meaning"), rows))
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, fact_list(facts), *settings_table("loss", loss)])
 
 
 def _kernel(kernel: type[Kernel], pictures: str) -> str:
@@ -102,7 +90,28 @@ def _kernel(kernel: type[Kernel], pictures: str) -> str:
     return "\n\n".join([*parts, f"Drawn with {settings}."] if settings else parts)
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def fact_list(facts: Mapping[str, str]) -> str:
+    """A list of what is known; what is empty is left out."""
+    return "\n".join(f"- **{key}**: {value}" for key, value in facts.items() if value)
+
+
+def settings_table(section: str, registered: type[Configured]) -> list[str]:
+    """A table of all settings; nothing where there is nothing to set."""
+    rows = [
+        (
+            f"`{section}.{key}`",
+            f"`{'none' if each.default is None else each.default}`",
+            each.allowed(),
+            str(each.search or ""),
+            each.help,
+        )
+        for key, each in registered.declared.items()
+    ]
+    return [table(("setting", "default", "allowed", "tuned in", "meaning"), rows)] if rows else []
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = [columns, ["---"] * len(columns), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

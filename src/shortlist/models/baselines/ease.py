@@ -34,6 +34,8 @@ class EASE(Baseline):
     summary = "Item-to-item weights solved in closed form: a linear autoencoder."
     formula = "Σ_h B_hi over the items h of the history"
     citation = "Steck, Embarrassingly Shallow Autoencoders for Sparse Data, WWW 2019"
+    cost = "one inverse of items × items: time grows with the cube of the catalogue, memory with its square"
+    use = "Up to some tens of thousands of items: hard to beat, and λ alone to tune."
 
     regularization: float = param(
         default=300.0,

@@ -27,6 +27,8 @@ class IALS(Baseline):
     summary = "Matrix factorisation by alternating least squares over all pairs; needs the extra ials."
     formula = "p_u·q_i"
     citation = "Hu, Koren, Volinsky, Collaborative Filtering for Implicit Feedback Datasets, ICDM 2008"
+    cost = "a small system of equations for each user and item in every turn"
+    use = "Where the catalogue is large and a baseline of vectors is wanted."
 
     factors: int = param(
         default=64, at_least=1, help="numbers that describe a user or an item", search=Search(16, 256, log=True)

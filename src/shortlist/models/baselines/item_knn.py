@@ -35,6 +35,8 @@ class ItemKNN(Baseline):
     summary = "Items that the same users met: the cosine, shrunk, of the nearest neighbours."
     formula = "Σ_h c_hi/(√(c_h·c_i) + shrinkage) over the items h of the history that are neighbours of i"
     citation = "Sarwar et al., Item-Based Collaborative Filtering Recommendation Algorithms, WWW 2001"
+    cost = "one sparse product of items by items; a list of neighbours for each item"
+    use = "Where fitting must take seconds, and lists must be explained by what the user has."
 
     neighbours: int = param(
         default=100, at_least=1, help="how many neighbours an item has", search=Search(5, 1000, log=True)

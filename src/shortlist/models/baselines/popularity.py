@@ -24,6 +24,8 @@ class Popularity(Baseline):
 
     summary = "The items that most users met, the same for everybody."
     formula = "number of users who met i"
+    cost = "one count of the pairs"
+    use = "As the floor that every other model must beat, and for users of whom nothing is known."
 
     @property
     def n_items(self) -> int:
