@@ -69,9 +69,10 @@ def demo(
         split = load("debian", options)
     seconds = {"load": perf_counter() - started}
     entries, runs = zip(*(_fitted(name, split, options, out, seconds) for name in CONTESTANTS), strict=True)
-    best = max(runs, key=lambda run: run.metrics["valid"][f"ndcg@{K}"])
+    ranked = sorted(runs, key=lambda run: run.metrics["valid"][f"ndcg@{K}"], reverse=True)
+    best = ranked[0]
     with step("drawing"):
-        lists = example_lists({run.name: run for run in runs}, EXAMPLES, SHOWN)
+        lists = example_lists({run.name: run for run in ranked}, EXAMPLES, SHOWN)
         page = out / "report.html"
         write_whole(page, render(demo_page(entries, split, lists, K)).encode())
     if as_json:

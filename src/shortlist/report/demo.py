@@ -77,8 +77,8 @@ def demo_page(entries: Sequence[Entry], split: Split, examples: Sequence[Example
 
 
 _LISTS = (
-    "The first places of each model's list for packages that many people know. Marked with ✓ are those that were held "
-    "out of training and found again; the others are either wrong or good ideas."
+    "The first places of each model's list for packages that many people know, the best on validation first. Marked "
+    "with ✓ are those that were held out of training and found again; the others are either wrong or good ideas."
 )
 
 
