@@ -159,18 +159,16 @@ def fit(
 
     While a loss trains the model, ``out`` holds a checkpoint from which ``resume`` goes on. ``sinks`` are told of all.
     """
-    watch, protocol, seed = watch or Watch(), str(config["protocol"]), int(config["seed"])
-    n_items = split.train.n_items
-    trained_for = [] if chosen.loss is None else [chosen.k, chosen.decides()[1]]  # a baseline has no K of its own
-    lengths = checked_ks([*trained_for, *(ks or default_ks(n_items))], n_items)
+    watch, seed = watch or Watch(), int(config["seed"])
+    lengths = lengths_of(chosen, split, ks)
     check_target(out, overwrite=overwrite, resume=resume)
     progress, times = Progress(), dict(seconds or {})
     if chosen.tau_is_open and resume:  # it was found before the first checkpoint was written
-        chosen = _with_temperature(chosen, load(out / CHECKPOINT).facts["identity"].get("loss", {}).get("tau"))
+        chosen = with_temperature(chosen, load(out / CHECKPOINT).facts["identity"].get("loss", {}).get("tau"))
     elif chosen.tau_is_open and split.valid is not None and split.valid.n_pairs:
         looked = perf_counter()
         with watch.stage("looking for the temperature"):
-            chosen = _with_temperature(chosen, _found_temperature(chosen, split, seed))
+            chosen = with_temperature(chosen, found_temperature(chosen, split, seed))
         progress.log.append({"event": PILOT, "seconds": round(perf_counter() - looked, 4)})
     sections = {**chosen.config(), **config}
     model = {"name": chosen.model_name, **chosen.model.settings()}
@@ -183,38 +181,67 @@ def fit(
                 chosen.model.fit(split.train, seed=seed)
             else:
                 progress = _train(chosen, split, out, seed, progress, resume, sections, watch, told)
-        trained = perf_counter()
-        times |= {line["event"]: line["seconds"] for line in progress.log if "event" in line}
-        with watch.stage("evaluating"):
-            evaluations = evaluate_split(chosen.model, split, protocol=protocol, ks=lengths, progress=watch.evaluation)
-        times |= {"train": progress.seconds or trained - started, "evaluate": perf_counter() - trained}
-        run = write_run(
-            out,
-            model=chosen.model,
-            name=chosen.model_name,
-            split=split,
-            evaluations=evaluations,
-            config={**config, **chosen.config()},
-            seconds=times,
-            epochs=progress.best_epoch or progress.epoch,
-            log=[
-                *progress.log,
-                *({"event": event, "seconds": round(took, 4)} for event, took in times.items() if event != PILOT),
-            ],
-            overwrite=overwrite or (out / CHECKPOINT).is_file(),
+        times["train"] = progress.seconds or perf_counter() - started
+        overwrite = overwrite or (out / CHECKPOINT).is_file()
+        outcome = measure(
+            chosen, split, out, progress, config=config, ks=lengths, overwrite=overwrite, seconds=times, watch=watch
         )
-        told.close("finished", run.metrics)
+        told.close("finished", outcome.run.metrics)
+    return outcome
+
+
+def measure(
+    chosen: Plan,
+    split: Split,
+    out: Path,
+    progress: Progress,
+    *,
+    config: Mapping[str, Any],
+    ks: Sequence[int],
+    overwrite: bool = False,
+    seconds: Mapping[str, float],
+    watch: Watch | None = None,
+) -> Outcome:
+    """Evaluate a plan whose model is fitted, and write the run."""
+    watch, started = watch or Watch(), perf_counter()
+    with watch.stage("evaluating"):
+        protocol = str(config["protocol"])
+        evaluations = evaluate_split(chosen.model, split, protocol=protocol, ks=ks, progress=watch.evaluation)
+    before = {line["event"]: line["seconds"] for line in progress.log if "event" in line}
+    times = {**before, **seconds, "evaluate": perf_counter() - started}
+    run = write_run(
+        out,
+        model=chosen.model,
+        name=chosen.model_name,
+        split=split,
+        evaluations=evaluations,
+        config={**config, **chosen.config()},
+        seconds=times,
+        epochs=progress.best_epoch or progress.epoch,
+        log=[
+            *progress.log,
+            *({"event": event, "seconds": round(took, 4)} for event, took in times.items() if event != PILOT),
+        ],
+        overwrite=overwrite,
+    )
     return Outcome(run, evaluations)
 
 
-def _with_temperature(chosen: Plan, tau: float | None) -> Plan:
+def lengths_of(chosen: Plan, split: Split, ks: Sequence[int] | None) -> list[int]:
+    """The lengths of list that are measured: those that are asked for, and those that the plan is about."""
+    n_items = split.train.n_items
+    trained_for = [] if chosen.loss is None else [chosen.k, chosen.decides()[1]]  # a baseline has no K of its own
+    return checked_ks([*trained_for, *(ks or default_ks(n_items))], n_items)
+
+
+def with_temperature(chosen: Plan, tau: float | None) -> Plan:
     """The same plan with the temperature decided; none leaves it at the loss's default."""
     assert chosen.loss is not None
     given = {} if tau is None else {"tau": tau}
     return replace(chosen, loss=type(chosen.loss)(**{**chosen.loss.settings(), **given}), tau_is_open=False)
 
 
-def _found_temperature(chosen: Plan, split: Split, seed: int) -> float:
+def found_temperature(chosen: Plan, split: Split, seed: int) -> float:
     """The temperature that short trials found best."""
     assert isinstance(chosen.model, Trained)
     assert chosen.loss is not None
@@ -222,19 +249,49 @@ def _found_temperature(chosen: Plan, split: Split, seed: int) -> float:
         chosen.model,
         chosen.loss,
         split.train,
-        _validation(chosen, split),
+        validation(chosen, split),
         training=chosen.training,
         optimizer=chosen.optimizer,
         seed=seed,
     )
 
 
-def _validation(chosen: Plan, split: Split) -> Callable[[Model], float]:
+def validation(chosen: Plan, split: Split) -> Callable[[Model], float]:
     """What decides: the value of a model on the validation part."""
     metric, k = chosen.decides()
     train, valid = split.train, split.valid
     assert valid is not None
     return lambda model: evaluate(model, valid, [train], [k], metrics=[metric]).means()[f"{metric}@{k}"]
+
+
+def training_of(chosen: Plan, split: Split, seed: int, floor: float | None = None) -> Training:
+    """The training of a plan, judged on the validation part where there is one.
+
+    ``floor`` is what popularity reaches there; it is found out where it is not given.
+    """
+    assert isinstance(chosen.model, Trained)
+    assert chosen.loss is not None
+    validate = None
+    if split.valid is not None and split.valid.n_pairs:
+        validate = partial(validation(chosen, split), chosen.model)
+        floor = popularity_floor(chosen, split) if floor is None else floor
+    return Training(
+        chosen.model,
+        chosen.loss,
+        split.train,
+        training=chosen.training,
+        optimizer=chosen.optimizer,
+        seed=seed,
+        validate=validate,
+        floor=floor,
+    )
+
+
+def popularity_floor(chosen: Plan, split: Split) -> float:
+    """What popularity reaches on validation, which a training has to get past."""
+    popularity = Popularity()
+    popularity.fit(split.train)
+    return validation(chosen, split)(popularity)
 
 
 def _train(
@@ -249,23 +306,7 @@ def _train(
     told: Telling,
 ) -> Progress:
     """Train from a beginning that only the log may tell of, or from a checkpoint."""
-    assert isinstance(chosen.model, Trained)
-    assert chosen.loss is not None
-    validate, floor = None, None
-    if split.valid is not None and split.valid.n_pairs:
-        value_of, popularity = _validation(chosen, split), Popularity()
-        popularity.fit(split.train)
-        validate, floor = partial(value_of, chosen.model), value_of(popularity)
-    training = Training(
-        chosen.model,
-        chosen.loss,
-        split.train,
-        training=chosen.training,
-        optimizer=chosen.optimizer,
-        seed=seed,
-        validate=validate,
-        floor=floor,
-    )
+    training = training_of(chosen, split, seed)
     identity = {
         **config,
         "data": {name: value for name, value in config["data"].items() if name != "source"},  # the pairs tell better
