@@ -53,7 +53,9 @@ class SLAtK(Loss):
     tau: float = param(default=0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
     tau_w: float = param(default=2.5, above=0, help="temperature τ_w of the weight", search=Search(0.1, 3.0, log=True))
     weight: Literal["published", "detached"] = param(
-        default="detached", help="whether the gradient flows through the weight, as published, or not"
+        default="detached",
+        help="whether the gradient flows through the weight, as published, or not",
+        search=Search(choices=("detached", "published")),
     )
     pull: float = param(default=0.9, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0))
     denominator: Over = param(default="negatives", help="what the sum runs over: the user's negatives, or all items")

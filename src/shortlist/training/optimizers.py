@@ -22,7 +22,7 @@ class OptimizerSettings(Configured):
 
     lr: float = param(default=0.03, above=0, at_most=1e30, help="learning rate", search=Search(1e-3, 0.1, log=True))
     weight_decay: float = param(
-        default=0.0, at_least=0, help="L2 penalty", search=Search(choices=(0.0, 1e-6, 1e-5, 1e-4))
+        default=0.0, at_least=0, help="L2 penalty", search=Search(choices=(0.0, 1e-6, 1e-5, 3e-5, 1e-4, 3e-4))
     )
     beta1: float = param(default=0.9, at_least=0, below=1, help="decay of the mean gradient")
     beta2: float = param(default=0.999, at_least=0, below=1, help="decay of the mean squared gradient")

@@ -11,7 +11,7 @@ from shortlist.errors import InputError
 from shortlist.losses import Loss
 from shortlist.models.base import Trained
 from shortlist.negatives import BatchCandidates, Distribution, SharedCandidates, popularity_mass
-from shortlist.parameters import Configured, param
+from shortlist.parameters import Configured, Search, param
 from shortlist.training.batches import Batches, SampledPairs, Sampling, SharedSample, WholeCatalogue
 
 Against = Literal["auto", "all", "shared", "pairs"]
@@ -23,7 +23,12 @@ LARGEST_ROW = 200_000
 class TrainingSettings(Configured):
     """How a model is trained."""
 
-    epochs: int = param(default=40, at_least=1, help="passes over the training data, at most")
+    epochs: int = param(
+        default=40,
+        at_least=1,
+        help="passes over the training data, at most",
+        search=Search(choices=(20, 40, 80)),
+    )
     batch: int | None = param(
         default=None, at_least=1, help="users (or pairs) in a step; none: 256 users, or 1024 pairs"
     )
