@@ -1,0 +1,19 @@
+"""Tuning: settings found by trials that are judged on validation, in a study that survives a kill."""
+
+from shortlist.tuning.space import Space, space_of
+from shortlist.tuning.study import LOCKS, STUDY, Study, Trial
+from shortlist.tuning.tune import KEPT_BACK, OutOfTime, finish, prepare, work
+
+__all__ = [
+    "KEPT_BACK",
+    "LOCKS",
+    "STUDY",
+    "OutOfTime",
+    "Space",
+    "Study",
+    "Trial",
+    "finish",
+    "prepare",
+    "space_of",
+    "work",
+]

@@ -1,0 +1,175 @@
+"""Where settings are looked for: the ranges that losses, models and optimisers declare beside their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shortlist.errors import InputError
+from shortlist.losses import registry as losses
+from shortlist.models import Trained
+from shortlist.models import registry as models
+from shortlist.parameters import Param, Search
+from shortlist.runs import PRESETS, Plan, Preset, plan
+from shortlist.training import OptimizerSettings, TrainingSettings
+
+Point = Mapping[str, Any]
+"""Settings by their whole name, ``loss.tau``."""
+
+DIGITS = 3
+"""How many digits of a number are kept: more say nothing, and a line to type stays short."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """What is searched, by whole name, and what is not: a point of the space makes a plan.
+
+    ``values`` are where the search begins, as a preset has them; ``texts``, as typed on a command line, are fixed.
+
+    >>> space = space_of("mf", "sl", 20, texts={"optimizer": {"lr": "0.03"}})
+    >>> list(space.searched)
+    ['loss.tau', 'loss.pull', 'training.epochs']
+    >>> space.plan({"loss.tau": 0.1}).loss.settings()["tau"]
+    0.1
+    """
+
+    model: str
+    loss: str | None
+    k: int
+    searched: Mapping[str, Param]
+    values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    texts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def plan(self, point: Point) -> Plan:
+        """The plan of a point. What is not in the point is as it was given, or as the library has it."""
+        values = {section: dict(given) for section, given in self.values.items()}
+        for name, value in point.items():
+            section, _, key = name.partition(".")
+            values.setdefault(section, {})[key] = value
+        return plan(self.model, self.loss, self.k, values=values, texts=self.texts)
+
+    def default(self) -> dict[str, Any]:
+        """The point at which everything is as `shortlist train` has it, the temperature apart, which it looks for."""
+        config = self.plan({}).config()
+        config["model"] = self.plan({}).model.settings()
+        return {name: _part(config, name) for name in self.searched}
+
+    def starts(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Points to begin with, by name: the default, then what was published for this model and loss elsewhere.
+
+        A preset brings settings that are not searched as well, such as its schedule; what was fixed stays so.
+        """
+        yield "default", self.default()
+        for name, preset in PRESETS.items():
+            if (preset.model, preset.loss) == (self.model, self.loss or "slatk"):
+                yield name, {**self.default(), **self._free(preset)}
+
+    def _free(self, preset: Preset) -> dict[str, Any]:
+        """What a preset says of settings that were not fixed."""
+        return {
+            f"{section}.{key}": value
+            for section, settings in preset.settings.items()
+            for key, value in settings.items()
+            if key not in self.texts.get(section, {})
+        }
+
+    def divided(self, point: Point) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A point as one of the space, and what it says beyond: there the default stands in for it."""
+        inside = {
+            name: point[name] if name in point and _holds(parameter.search, point[name]) else default
+            for (name, parameter), default in zip(self.searched.items(), self.default().values(), strict=True)
+        }
+        return inside, {name: value for name, value in point.items() if name not in inside or inside[name] != value}
+
+    def describe(self) -> dict[str, str]:
+        """The searched ranges in words."""
+        return {name: str(parameter.search) for name, parameter in self.searched.items()}
+
+
+def space_of(
+    model: str,
+    loss: str | None,
+    k: int,
+    values: Mapping[str, Mapping[str, Any]] | None = None,
+    texts: Mapping[str, Mapping[str, str]] | None = None,
+) -> Space:
+    """The space of a model and a loss: all that declares where to look for it, but for what is fixed.
+
+    The penalty on the length of vectors is left out where scores are cosines, which do not depend on it.
+    """
+    values, texts = values or {}, texts or {}
+    chosen = plan(model, loss, k, values=values, texts=texts)
+    owners: dict[str, Mapping[str, Param]] = {"model": models[model].declared}
+    if isinstance(chosen.model, Trained):
+        owners |= {"loss": losses[chosen.loss_name or "slatk"].declared}
+        owners |= {"optimizer": OptimizerSettings.declared, "training": TrainingSettings.declared}
+    searched = {
+        f"{section}.{name}": parameter
+        for section, declared in owners.items()
+        for name, parameter in declared.items()
+        if parameter.search and name not in texts.get(section, {})
+    }
+    if chosen.model.settings().get("similarity", "dot") != "dot":
+        searched.pop("optimizer.weight_decay", None)
+    if not searched:
+        what = f"{model} with {chosen.loss_name}" if chosen.loss_name else model
+        raise InputError(f"tune: expected settings that can be searched, received none that is free ({what})")
+    space = Space(model, loss, k, searched, values, texts)
+    return Space(model, loss, k, _wide_enough(searched, space.default()), values, texts)
+
+
+def distributions(space: Space) -> dict[str, Any]:
+    """The space in the words of Optuna."""
+    from optuna import distributions as kinds
+
+    def kind(parameter: Param) -> Any:
+        search = parameter.search
+        assert search is not None
+        if search.choices:
+            return kinds.CategoricalDistribution(search.choices)
+        assert search.low is not None
+        assert search.high is not None
+        if parameter.annotation is int:
+            return kinds.IntDistribution(int(search.low), int(search.high), log=search.log)
+        return kinds.FloatDistribution(search.low, search.high, log=search.log)
+
+    return {name: kind(parameter) for name, parameter in space.searched.items()}
+
+
+def rounded(point: Point) -> dict[str, Any]:
+    """The same point with numbers that can be typed.
+
+    >>> rounded({"loss.tau": 0.123456, "model.layers": 1234, "loss.weight": "detached"})
+    {'loss.tau': 0.123, 'model.layers': 1234, 'loss.weight': 'detached'}
+    """
+    return {name: float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value for name, value in point.items()}
+
+
+def _wide_enough(searched: Mapping[str, Param], point: Point) -> dict[str, Param]:
+    """Ranges that hold the point: a default may lie outside of where one would look."""
+    return {name: Param(**{**vars(each), "search": _with(each.search, point[name])}) for name, each in searched.items()}
+
+
+def _holds(search: Search | None, value: Any) -> bool:
+    assert search is not None
+    if search.choices:
+        return value in search.choices
+    assert search.low is not None
+    assert search.high is not None
+    return bool(search.low <= value <= search.high)
+
+
+def _with(search: Search | None, value: Any) -> Search | None:
+    if search is None or value in search.choices:
+        return search
+    if search.choices:
+        return Search(choices=(value, *search.choices))
+    assert search.low is not None
+    assert search.high is not None
+    return Search(min(search.low, value), max(search.high, value), search.log)
+
+
+def _part(config: Mapping[str, Any], name: str) -> Any:
+    section, _, key = name.partition(".")
+    return config[section][key]

@@ -1,0 +1,69 @@
+"""Where settings are looked for: what is declared, what is fixed, and where a search begins."""
+
+import pytest
+
+from shortlist.errors import InputError
+from shortlist.losses import registry as losses
+from shortlist.models import registry as models
+from shortlist.runs import PRESETS, plan, preset
+from shortlist.tuning import space_of
+from shortlist.tuning.space import distributions, rounded
+
+
+@pytest.mark.parametrize(("model", "loss"), [*(("mf", loss) for loss in losses), *((model, None) for model in models)])
+def test_the_default_is_what_training_does_and_lies_in_the_space(model: str, loss: str | None) -> None:
+    """For every loss and every model, whoever adds one."""
+    if model == "popularity":
+        with pytest.raises(
+            InputError, match=r"tune: expected settings that can be searched, received none .*popularity"
+        ):
+            space_of(model, loss, 10)
+        return
+    space = space_of(model, loss, 10)
+    made, usual = space.plan(space.default()), plan(model, loss, 10)
+    assert made.config() == usual.config()
+    assert made.model.settings() == usual.model.settings()
+    assert space.divided(space.default()) == (space.default(), {})
+    assert rounded(space.default()) == space.default()
+    for name, kind in distributions(space).items():
+        assert kind._contains(kind.to_internal_repr(space.default()[name])), name
+        for end in getattr(kind, "choices", None) or (kind.low, kind.high):
+            space.plan(rounded({name: end}))  # which must be allowed
+
+
+def test_what_is_fixed_leaves_the_space() -> None:
+    space = space_of("mf", "slatk", 10, texts={"loss": {"tau": "0.3"}, "training": {"epochs": "7"}})
+    assert set(space.searched) == {"loss.tau_w", "loss.weight", "loss.pull", "optimizer.lr"}
+    chosen = space.plan({"loss.pull": 0.7})
+    assert chosen.config()["loss"]["tau"] == 0.3
+    assert (chosen.training.epochs, chosen.config()["loss"]["pull"], chosen.tau_is_open) == (7, 0.7, False)
+    texts = {"loss": {"tau": "0.3", "pull": "1"}, "optimizer": {"lr": "0.1"}, "training": {"epochs": "7"}}
+    with pytest.raises(InputError, match=r"received none that is free \(mf with sl\)"):
+        space_of("mf", "sl", 10, texts=texts)
+
+
+def test_the_penalty_is_searched_where_lengths_matter() -> None:
+    assert "optimizer.weight_decay" in space_of("mf", "bpr", 10).searched
+    assert "optimizer.weight_decay" not in space_of("mf", "sl", 10).searched
+    assert "optimizer.weight_decay" in space_of("mf", "sl", 10, texts={"model": {"similarity": "dot"}}).searched
+
+
+def test_a_search_begins_with_what_was_published_exactly() -> None:
+    space = space_of("mf", "slatk", 20)
+    starts = dict(space.starts())
+    assert list(starts) == ["default", "slatk-health-mf", "slatk-electronic-mf", "slatk-gowalla-mf"]
+    for name in list(starts)[1:]:
+        inside, beside = space.divided(starts[name])
+        assert set(inside) == set(space.searched)
+        made = space.plan(rounded({**inside, **beside}))
+        assert made.config() == plan("mf", "slatk", 20, values=PRESETS[name].settings).config()
+    fixed = dict(space_of("mf", "slatk", 20, texts={"training": {"epochs": "5"}}).starts())
+    assert all("training.epochs" not in point for point in fixed.values())
+
+
+def test_a_preset_is_where_a_search_begins() -> None:
+    given = preset("slatk-gowalla-mf").settings_for("mf", "slatk")
+    space = space_of("mf", "slatk", 20, values=given)
+    assert set(space.searched) == set(space_of("mf", "slatk", 20).searched)
+    assert space.plan(space.default()).config() == plan("mf", "slatk", 20, values=given).config()
+    assert distributions(space)["training.epochs"].choices == (60, 20, 40, 80)
