@@ -17,6 +17,7 @@ from shortlist.cli.models import models
 from shortlist.cli.recommend import recommend
 from shortlist.cli.report import report
 from shortlist.cli.train import train
+from shortlist.cli.tune import tune
 
 UsageError: Any = typer.BadParameter.__base__
 """What typer raises for a command line that it cannot read, in whichever of its modules this version keeps it."""
@@ -52,5 +53,5 @@ def overview(
 
 app.command(rich_help_panel="Start")(demo)
 app.add_typer(data, name="data", rich_help_panel="Start")
-for command in (train, evaluate, recommend, report, compare, bench, models, losses):
+for command in (train, tune, evaluate, recommend, report, compare, bench, models, losses):
     app.command(rich_help_panel="Work")(command)

@@ -13,6 +13,7 @@ import typer
 from shortlist.cli.load_flags import load_options, with_load_flags
 from shortlist.cli.output import AsJson, print_json, print_table, step
 from shortlist.cli.settings import Ks, Log, Set, parse_ks, parse_settings
+from shortlist.errors import InputError
 
 if TYPE_CHECKING:
     from shortlist.runs import Plan, Run, Watch
@@ -36,6 +37,9 @@ def train(
     log: Log = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier try stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
+    tune: Annotated[
+        str | None, typer.Option("--tune", metavar="TIME", help="Look for good settings first: 90s, 2m or 1h in all.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train or fit a model, measure it over the whole catalogue, and write a run folder.
@@ -51,6 +55,8 @@ def train(
     shortlist train clicks.csv --loss slatk --k 20 --out runs/slatk --resume
 
     shortlist train clicks.csv --loss sl --out runs/sl --log tensorboard=boards --log mlflow=http://localhost:5000
+
+    shortlist train clicks.csv --loss slatk --k 20 --tune 2m --out runs/tuned
     """
     from shortlist.data import load
     from shortlist.runs import SECTIONS, check_target, default_ks, fit, plan, sink
@@ -59,14 +65,23 @@ def train(
     options, start = load_options(flags), None if preset is None else preset_of(preset)
     model_name = model or (start.model if start else "mf")
     loss_name = loss or (start.loss if start and model_name == start.model else None)
-    chosen = plan(
+    what = (
         model_name,
         loss_name,
         k if k is not None else start.k if start else 20,
-        values=start.settings_for(model_name, loss_name) if start else None,
-        texts=parse_settings(settings, SECTIONS),
+        start.settings_for(model_name, loss_name) if start else {},
+        parse_settings(settings, SECTIONS),
     )
+    chosen = plan(*what)
     lengths, sinks = parse_ks(ks), [sink(text) for text in log or []]
+    if tune is not None:
+        from shortlist.cli.tune import Job, limits, seconds_of, tune_first
+
+        if sinks:
+            raise InputError("train --tune: expected no --log, which tells of one training, received it")
+        job = Job(data, out.with_name(f"{out.name}.study"), *what, flags, *limits(seconds_of(tune)))
+        tune_first(job, out, lengths, resume=resume, overwrite=overwrite, as_json=as_json)
+        return
     check_target(out, overwrite=overwrite, resume=resume)
     started = perf_counter()
     with step(f"reading {data}"):
@@ -86,7 +101,7 @@ def train(
             watch=watch,
             sinks=sinks,
         )
-    _tell(outcome.run, as_json)
+    tell(outcome.run, as_json)
 
 
 @contextmanager
@@ -118,7 +133,8 @@ def _standing(progress: Progress, chosen: Plan) -> str:
     return "  ".join(parts)
 
 
-def _tell(run: Run, as_json: bool) -> None:
+def tell(run: Run, as_json: bool) -> None:
+    """What a run was measured to do."""
     if as_json:
         print_json({"run": str(run.folder), **run.metrics})
         return

@@ -1,0 +1,116 @@
+"""The page of a study: what was tried, what came of it, and which settings it depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from shortlist.report.page import Cell, Figure, Page, Section, Table
+from shortlist.report.points import bars, over_setting, over_trials
+from shortlist.runs import Run
+from shortlist.tuning import Space, Study, Trial
+
+ENDED = {"done": "brought to its end", "pruned": "given up"}
+"""How trials ended that have a value, and how the pictures call it."""
+
+
+def tuning_page(study: Study, run: Run) -> Page:
+    """The whole study, and the run that came of it."""
+    trials, best, metric = study.trials(), study.best(), run.config["tuned"]["metric"]
+    assert best is not None
+    shown = [each for each in trials if each.state in ENDED and each.value is not None]
+    importance = study.importance()
+    name = " with ".join(run.config[part]["name"] for part in ("model", "loss") if part in run.config)
+    count, given_up = len([each for each in trials if each.state != "waiting"]), run.config["tuned"]["trials"]["pruned"]
+    test = run.metrics["test"].get(metric)
+    lead = (
+        f"{count} trials, of which {given_up} were given up early, judged by {metric} on validation. "
+        f"Trial {best.number} was best with {best.value:.4f}"
+        + (f"; measured once on test, it has {test:.4f}." if test is not None else ".")
+    )
+    figures = [Figure("Trials in their order", _course(shown, metric), "The line is the best so far.")]
+    if importance:
+        frame = pl.DataFrame({"name": list(importance), "value": list(importance.values())})
+        text = "Which settings set the better trials apart from the others, by PED-ANOVA over those that were ended."
+        figures.append(Figure("Importance", bars(frame, title="share"), text))
+    order = [*importance, *(each for each in study.space.searched if each not in importance)]
+    return Page(
+        f"Tuning {name} on {run.config['data']['source']}",
+        lead,
+        [
+            Section("The best", tables=[_best(study.space, best, trials[0])]),
+            Section("What was tried", figures=figures),
+            Section(
+                "Setting by setting",
+                ["Each point is a trial. Those that were given up show what they had reached by then."],
+                figures=list(_slices(study.space, shown, order, metric)),
+            ),
+            Section("Trials", tables=[_trials(trials, best, metric)]),
+        ],
+    )
+
+
+def _best(space: Space, best: Trial, first: Trial) -> Table:
+    """Settings of the best beside those that training has by itself."""
+    rows = [
+        [
+            name,
+            _text(value),
+            _text(first.settings.get(name, "")),
+            str(space.searched[name].search) if name in space.searched else "came with this trial",
+        ]
+        for name, value in best.settings.items()
+    ]
+    return Table(["setting", "best", "as it comes", "searched in"], rows, numbers=["best", "as it comes"])
+
+
+def _trials(trials: Sequence[Trial], best: Trial, metric: str) -> Table:
+    names = list(dict.fromkeys(name for each in trials for name in each.settings))
+    columns = ["trial", "ended", metric, "seconds", *(name.partition(".")[2] for name in names), "note"]
+    rows: list[list[Cell | str]] = [
+        [
+            str(each.number),
+            each.state,
+            Cell("" if each.value is None else f"{each.value:.4f}", each.number == best.number),
+            f"{each.seconds:.1f}",
+            *(_text(each.settings.get(name, "")) for name in names),
+            each.why or each.start,
+        ]
+        for each in trials
+        if each.state != "waiting"
+    ]
+    return Table(columns, rows, numbers=[name for name in columns if name not in ("ended", "note")], live=True)
+
+
+def _course(trials: Sequence[Trial], metric: str) -> str:
+    points = [{"name": ENDED[each.state], "at": each.number, "value": each.value} for each in trials]
+    course, best = [], float("-inf")
+    for each in trials:
+        if each.state == "done" and each.value is not None and each.value > best:
+            best = each.value
+        if best > float("-inf"):
+            course.append({"at": each.number, "value": best})
+    return over_trials(pl.DataFrame(points), pl.DataFrame(course), title=f"{metric} on validation")
+
+
+def _slices(space: Space, trials: Sequence[Trial], order: Sequence[str], metric: str) -> Iterator[Figure]:
+    for name in order:
+        search = space.searched[name].search
+        assert search is not None
+        choices = [_text(choice) for choice in search.choices]
+        points = [
+            {"name": ENDED[each.state], "x": _text(x) if choices else float(x), "value": each.value}
+            for each in trials
+            for x in [each.settings[name]]
+        ]
+        if choices:
+            beyond = dict.fromkeys(each.settings[name] for each in trials if each.settings[name] not in search.choices)
+            values = [*search.choices, *beyond]
+            is_number = all(isinstance(value, int | float) for value in values)
+            choices = [_text(value) for value in (sorted(values) if is_number else values)]
+        yield Figure(name, over_setting(pl.DataFrame(points), title=metric, axis="", log=search.log, choices=choices))
+
+
+def _text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
