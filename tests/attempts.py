@@ -157,6 +157,7 @@ def serve() -> None:
     ):  # refused, but not before all is imported
         run(["train", f"{folder}/nothing", "--out", f"{folder}/run"])
         run(["bench", f"{folder}/nothing", "--out", f"{folder}/grid"])
+        run(["tune", f"{folder}/nothing", "--out", f"{folder}/study"])
     for line in sys.stdin:
         arguments, how = json.loads(line)
         print(json.dumps(attempt(arguments, **how)), flush=True)

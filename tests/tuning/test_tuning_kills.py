@@ -1,0 +1,122 @@
+"""Killed, out of room, left by the first process: whatever happens on the way, a study ends with the same trials.
+
+Every attempt is a real process of the real command, and every kill a real one.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from attempts import SOURCE, Attempts
+from shortlist.errors import InputError
+from shortlist.runs import open_run
+from shortlist.tuning import STUDY
+
+TRIALS = 7
+
+
+def words(table: Path, out: Path) -> list[object]:
+    settings = ("model.dim=8", "training.epochs=4", "training.validate_every=2", "training.pilot=0")
+    given = [word for text in settings for word in ("--set", text)]
+    return ["tune", table, "--loss", "slatk", "--k", 5, *given, "--trials", TRIALS, "--out", out, "--json"]
+
+
+def result(out: Path) -> tuple[list[Any], bytes, dict[str, Any]]:
+    """All of a study that must not depend on what happened on the way."""
+    table = pl.read_csv(out / "trials.csv").drop("trial", "seconds")
+    run = open_run(out / "best")
+    return table.rows(), (run.folder / "model.safetensors").read_bytes(), run.metrics["test"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(attempts: Attempts, clicks: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    out = tmp_path_factory.mktemp("undisturbed") / "out"
+    assert attempts(*words(clicks, out)).code == 0
+    return result(out)
+
+
+def test_kills(attempts: Attempts, clicks: Path, undisturbed: Any, tmp_path: Path) -> None:
+    """At touches of the disk, some of them between a trial's end and its being written down, and at any moment."""
+    out, rng, kills = tmp_path / "out", random.Random(0), 0
+    for number in range(40):
+        how = {"touch": rng.randint(10, 80)} if number % 3 else {"after": 4 * rng.random()}
+        answer = attempts(*words(clicks, out), **how)
+        if answer.code == 0:
+            break
+        assert answer.code == -signal.SIGKILL
+        kills += 1
+    assert attempts(*words(clicks, out)).code == 0
+    assert kills >= 3
+    assert result(out) == undisturbed
+
+
+def test_no_room(attempts: Attempts, clicks: Path, undisturbed: Any, tmp_path: Path) -> None:
+    """From room for nothing to room for all, in one folder: each time one line, and nothing of before is lost."""
+    out, lines, counts = tmp_path / "out", [], []
+    for kilobytes in (10, 20, 100, 128, 132, 140, 1000):
+        answer = attempts(*words(clicks, out), largest_file=1000 * kilobytes)
+        if answer.code == 0:
+            break
+        assert answer.code == 1, answer
+        said = [line for line in answer.err.splitlines() if not line.startswith("trial ")]
+        assert len(said) == 1
+        assert "cannot be written" in said[0]
+        lines.append(said[0])
+        counts.append((out / STUDY).stat().st_size if (out / STUDY).exists() else 0)
+    assert counts == sorted(counts)
+    assert any("the study cannot be written" in line for line in lines)
+    assert attempts(*words(clicks, out)).code == 0
+    assert result(out) == undisturbed
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find the children of a process")
+def test_helpers_do_not_outlive_the_first_process(attempts: Attempts, clicks: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ["tune", str(clicks), "--model", "ease", "--k", "5", "--out", str(out)]
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shortlist", *arguments, "--jobs", "2", "--trials", "100000"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    )
+    wait_for(lambda: len(children(process.pid)) >= 2 and any((out / ".locks").glob("[0-9]*")), process)
+    helpers = children(process.pid)
+    process.kill()
+    process.wait()
+    wait_for(lambda: not any(is_alive(helper) for helper in helpers))
+    with pytest.raises(InputError):
+        open_run(out / "best")
+    answer = attempts(*arguments, "--trials", 1, "--json")
+    assert answer.code == 0
+    assert json.loads(answer.out)["trials"]["done"] >= 1
+
+
+def children(parent: int) -> list[int]:
+    """The processes of a process that work on the study, but not the one by which Python counts its semaphores."""
+    found = [int(each) for path in Path(f"/proc/{parent}/task").glob("*/children") for each in path.read_text().split()]
+    return [each for each in found if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()]
+
+
+def is_alive(number: int) -> bool:
+    try:
+        return "spawn_main" in Path(f"/proc/{number}/cmdline").read_text()
+    except OSError:
+        return False
+
+
+def wait_for(condition: Any, process: subprocess.Popen[bytes] | None = None, seconds: float = 170) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process is None or process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.02)
