@@ -40,7 +40,7 @@ def test_it_says_what_was_found(made: tuple[Study, str]) -> None:
     for name, value in best.settings.items():
         text = f"{value:g}" if isinstance(value, float) else str(value)
         assert re.search(rf"<td[^>]*>{re.escape(name)}</td>\s*<td[^>]*>{re.escape(text)}<", page)
-    assert page.count("<svg") == 1 + bool(study.importance()) + len(study.space.searched)
+    assert page.count("<svg") == 2 + len(study.space.searched)
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
 
@@ -58,9 +58,8 @@ def test_each_trial_is_a_row_and_a_point(made: tuple[Study, str]) -> None:
 def test_importance_is_of_what_was_searched(made: tuple[Study, str]) -> None:
     study, _ = made
     importance = study.importance()
-    if importance:
-        assert set(importance) == set(study.space.searched)
-        assert sum(importance.values()) == pytest.approx(1)
+    assert set(importance) == set(study.space.searched)
+    assert sum(importance.values()) == pytest.approx(1)
 
 
 def test_a_page_of_one_trial(shortlist: Command, clicks: Path, tmp_path: Path) -> None:

@@ -190,3 +190,21 @@ class TestForeign:
         database.close()
         with pytest.raises(InputError, match=r"expected a study made by shortlist .*, received"):
             opened()
+
+
+def test_importance_finds_what_decides(tmp_path: Path) -> None:
+    space = space_of("ials", None, 5)
+    study = Study(tmp_path / "study", space, IDENTITY)
+    study.make([])
+    study.open()
+    for number in range(14):
+        with study.next() as trial:
+            alpha = study.settings(trial)["model.alpha"]
+            study.seen(trial, 1 / alpha, 1, 0.5)
+            study.done(trial, 1 / alpha if number % 2 else None)
+        if number < 8:
+            assert study.importance() == {}  # too few to say anything
+    importance = study.importance()
+    assert set(importance) == set(space.searched)
+    assert max(importance, key=importance.__getitem__) == "model.alpha"
+    assert importance["model.alpha"] > 0.5

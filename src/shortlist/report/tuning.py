@@ -32,7 +32,7 @@ def tuning_page(study: Study, run: Run) -> Page:
     figures = [Figure("Trials in their order", _course(shown, metric), "The line is the best so far.")]
     if importance:
         frame = pl.DataFrame({"name": list(importance), "value": list(importance.values())})
-        text = "Which settings set the better trials apart from the others, by PED-ANOVA over those that were ended."
+        text = "Which settings set the better trials apart from the others, by PED-ANOVA."
         figures.append(Figure("Importance", bars(frame, title="share"), text))
     order = [*importance, *(each for each in study.space.searched if each not in importance)]
     return Page(

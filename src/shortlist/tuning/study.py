@@ -173,15 +173,23 @@ class Study:
         return max(done, key=lambda each: (each.value, -each.number), default=None)
 
     def importance(self) -> dict[str, float]:
-        """How much each setting sets the better trials apart, as shares, by PED-ANOVA; none where trials are few."""
+        """How much each setting sets the better trials apart, as shares, by PED-ANOVA; none where trials are few.
+
+        Trials that were given up count with what they had reached: they are most of the worse ones.
+        """
         from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
-        values = {each.value for each in self.trials() if each.state == "done"}
-        if len(values) < 2 * len(self.space.searched) + 2:
-            return {}
         with self._stored():
-            found = get_param_importances(self._study, evaluator=PedAnovaImportanceEvaluator())
-        return {name: share for name, share in found.items() if math.isfinite(share)}
+            found = [(each, each.value if each.value is not None else _last(each)) for each in self._trials()]
+        valued = [(each, value) for each, value in found if value is not None and each.state.is_finished()]
+        if len({value for _, value in valued}) < 2 * len(self.space.searched) + 2:
+            return {}
+        whole = optuna().create_study(direction="maximize")
+        for each, value in valued:
+            made = optuna().trial.create_trial(params=each.params, distributions=each.distributions, value=value)
+            whole.add_trial(made)
+        shares = get_param_importances(whole, evaluator=PedAnovaImportanceEvaluator())
+        return {name: share for name, share in shares.items() if math.isfinite(share)}
 
     @contextmanager
     def alone(self) -> Iterator[None]:
