@@ -165,7 +165,7 @@ class TestGood:
         assert process.returncode == 0
         assert sum(json.loads(printed)["trials"].values()) == 10
         shown = b"".join(drawn).decode()
-        assert re.search(r"[1-9] trials.* best 0\.\d{4} with loss\.tau=0\.\d+ .*  [012]:\d\d left", shown)
+        assert re.search(r"[1-9] trials.*  [012]:\d\d left .* best 0\.\d{4} with loss\.tau=0\.\d+ ", shown)
 
     def test_without_pictures_the_run_stands(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

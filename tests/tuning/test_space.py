@@ -51,7 +51,7 @@ def test_the_penalty_is_searched_where_lengths_matter() -> None:
 def test_a_search_begins_with_what_was_published_exactly() -> None:
     space = space_of("mf", "slatk", 20)
     starts = dict(space.starts())
-    assert list(starts) == ["default", "slatk-health-mf", "slatk-electronic-mf", "slatk-gowalla-mf"]
+    assert list(starts) == ["default", "slatk-electronic-mf", "slatk-gowalla-mf", "slatk-health-mf"]
     for name in list(starts)[1:]:
         inside, beside = space.divided(starts[name])
         assert set(inside) == set(space.searched)

@@ -135,8 +135,8 @@ class TestOnTheWay:
         work(study, split, most=5)
         failed = [each for each in study.trials() if each.state == "failed"]
         assert [(each.start, each.why) for each in failed] == [
-            ("slatk-health-mf", "it collapsed"),
             ("slatk-electronic-mf", "it collapsed"),
+            ("slatk-health-mf", "it collapsed"),
         ]
         tuned = finish(study, split, tmp_path / "run", config=CONFIG).run.config["tuned"]
         assert tuned["trials"]["failed"] == 2

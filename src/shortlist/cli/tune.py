@@ -9,10 +9,8 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,16 +19,15 @@ import typer
 from shortlist.cli.load_flags import load_options, with_load_flags
 from shortlist.cli.output import AsJson, print_json, step
 from shortlist.cli.settings import Ks, Set, parse_ks, parse_settings
+from shortlist.cli.tune_live import live, nobody, say
 from shortlist.errors import InputError, Interrupted, ShortlistError
 
 if TYPE_CHECKING:
     from multiprocessing import SimpleQueue
 
-    from rich.text import Text
-
     from shortlist.data import Split
     from shortlist.runs import Run
-    from shortlist.tuning import Space, Study, Trial
+    from shortlist.tuning import Space, Study
 
 MINUTES = 5.0
 """How long is tuned where neither a time nor a number of trials is given."""
@@ -194,7 +191,7 @@ def tuned(job: Job, out: Path, ks: Sequence[int] | None, *, overwrite: bool, aga
     with watching(space.plan({})) as watch:
         study = prepare(job.folder, space, split, protocol=options.protocol, seed=options.seed, watch=watch)
         try:
-            with _live(job, study) as speak:
+            with live(study, job.until) as speak:
                 _compute(job, study, split, speak)
         except KeyboardInterrupt:
             done = sum(each.state in ("done", "pruned", "failed") for each in study.trials())
@@ -218,7 +215,7 @@ def _compute(job: Job, study: Study, split: Split, speak: bool) -> None:
     from shortlist.tuning import work
 
     if job.jobs == 1:
-        work(study, split, until=job.until, most=job.trials, told=partial(_say, study) if speak else _nobody)
+        work(study, split, until=job.until, most=job.trials, told=say if speak else nobody)
         return
     from multiprocessing import get_context
 
@@ -262,62 +259,11 @@ def _help(job: Job, speak: bool, parent: int, problems: SimpleQueue[ShortlistErr
         options = load_options(job.flags)
         split = load(job.data, options)
         study = prepare(job.folder, job.space(), split, protocol=options.protocol, seed=options.seed)
-        told = partial(_say, study) if speak else _nobody
+        told = say if speak else nobody
         work(study, split, until=job.until, most=job.trials, told=told, check=check)
     except ShortlistError as problem:
         problems.put(problem)
         sys.exit(1)
-
-
-@contextmanager
-def _live(job: Job, study: Study) -> Iterator[bool]:
-    """A line on stderr for as long as the work goes on; whether nobody looks at it, and lines are to be printed."""
-    from rich.console import Console
-    from rich.live import Live
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield True
-        return
-    from shortlist.tuning import Study
-
-    seen = Study(study.folder, study.space, study.identity)  # one of its own: the other is busy in another thread
-    seen.open()
-    with Live(get_renderable=lambda: _line(job, seen), console=console, refresh_per_second=2, transient=True):
-        yield False
-
-
-def _line(job: Job, study: Study) -> Text:
-    """Trials done, the best with its settings, the time left."""
-    from rich.text import Text
-
-    trials, best = study.trials(), study.best()
-    done = sum(each.state in ("done", "pruned", "failed") for each in trials)
-    given_up = sum(each.state == "pruned" for each in trials)
-    parts = [f"{done} trials" + (f" ({given_up} given up)" if given_up else "")]
-    parts += [f"trial {each.number}" + ("" if each.value is None else f" {each.value:.4f}")
-              for each in trials if each.state == "running"]  # fmt: skip
-    if best is not None:
-        parts.append(f"best {best.value:.4f} with {_settings(best)}")
-    if job.until < math.inf:
-        left = max(0, round(job.until - time.monotonic()))
-        parts.append(f"{left // 60}:{left % 60:02} left" if left or best else "as long as the first trial takes")
-    return Text("  ".join(parts), overflow="ellipsis", no_wrap=True)
-
-
-def _say(study: Study, trial: Trial, best: Trial | None) -> None:
-    """A line on stderr for a trial that is the best so far, where nobody looks."""
-    if best is not None and trial.number == best.number:
-        took = f"{trial.seconds:.1f} s"
-        print(f"trial {trial.number}: {trial.value:.4f} with {_settings(trial)}, {took}", file=sys.stderr, flush=True)
-
-
-def _nobody(trial: Trial, best: Trial | None) -> None:
-    pass
-
-
-def _settings(trial: Trial) -> str:
-    return " ".join(f"{name}={value}" for name, value in trial.settings.items())
 
 
 def write_trials(study: Study) -> Path:

@@ -56,14 +56,15 @@ class Space:
         return {name: _part(config, name) for name in self.searched}
 
     def starts(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Points to begin with, by name: the default, then what was published for this model and loss elsewhere.
+        """Points to begin with, by name: the default, then what was published for model and loss, short ones first.
 
         A preset brings settings that are not searched as well, such as its schedule; what was fixed stays so.
         """
         yield "default", self.default()
-        for name, preset in PRESETS.items():
-            if (preset.model, preset.loss) == (self.model, self.loss or "slatk"):
-                yield name, {**self.default(), **self._free(preset)}
+        wanted = (self.model, self.loss or "slatk")
+        fitting = [name for name, preset in PRESETS.items() if (preset.model, preset.loss) == wanted]
+        for name in sorted(fitting, key=lambda name: PRESETS[name].settings.get("training", {}).get("epochs", 0)):
+            yield name, {**self.default(), **self._free(PRESETS[name])}
 
     def _free(self, preset: Preset) -> dict[str, Any]:
         """What a preset says of settings that were not fixed."""
