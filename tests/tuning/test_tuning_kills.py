@@ -21,7 +21,7 @@ from shortlist.errors import InputError
 from shortlist.runs import open_run
 from shortlist.tuning import STUDY
 
-TRIALS = 7
+TRIALS = 6
 
 
 def words(table: Path, out: Path) -> list[object]:
@@ -47,8 +47,8 @@ def undisturbed(attempts: Attempts, clicks: Path, tmp_path_factory: pytest.TempP
 def test_kills(attempts: Attempts, clicks: Path, undisturbed: Any, tmp_path: Path) -> None:
     """At touches of the disk, some of them between a trial's end and its being written down, and at any moment."""
     out, rng, kills = tmp_path / "out", random.Random(0), 0
-    for number in range(40):
-        how = {"touch": rng.randint(10, 80)} if number % 3 else {"after": 4 * rng.random()}
+    for number in range(7):
+        how = {"touch": rng.randint(10, 50)} if number % 3 else {"after": 4 * rng.random()}
         answer = attempts(*words(clicks, out), **how)
         if answer.code == 0:
             break
