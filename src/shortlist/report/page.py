@@ -28,8 +28,8 @@ class Cell:
 class Table:
     """A table of cells or plain texts; columns named in ``numbers`` are set to the right.
 
-    A ``live`` one can be sorted by its columns, and filtered by words and by values of columns that have few. A ``note``
-    stands below the caption.
+    A ``live`` one can be sorted by its columns, and filtered by words and by values of columns that have few. A
+    ``note`` stands below the caption.
     """
 
     columns: Sequence[str]
