@@ -7,14 +7,19 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import shortlist.losses
+import shortlist.models
 from pages import PAGES, REPOSITORY, Block, blocks
-from shortlist.data import Split
+from shortlist.data import Interactions, Split
 
 README = REPOSITORY / "README.md"
+
+GIVEN = {"torch": torch, "np": np, "Interactions": Interactions, **vars(shortlist.losses), **vars(shortlist.models)}
+"""What examples on the pages of losses and models take for granted."""
 
 
 def python(page: Path) -> list[Block]:
@@ -24,15 +29,14 @@ def python(page: Path) -> list[Block]:
 def run(page: Path) -> tuple[dict[str, Any], list[str]]:
     """Run a page from top to bottom: the names that it leaves behind, and the lines that it prints.
 
-    Sessions with ``>>>`` are held against what they show, with the names that the pages of losses take for granted.
+    Sessions with ``>>>`` are held against what they show, with the names of :data:`GIVEN`.
     """
     printed: list[str] = []
     names: dict[str, Any] = {"print": lambda *values: printed.append(" ".join(map(str, values)))}
     sessions = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     for block in python(page):
         if ">>>" in block.text:
-            given = {"torch": torch, **vars(shortlist.losses)}
-            session = doctest.DocTestParser().get_doctest(block.text, given, page.name, str(page), block.line - 1)
+            session = doctest.DocTestParser().get_doctest(block.text, dict(GIVEN), page.name, str(page), block.line - 1)
             said: list[str] = []
             sessions.run(session, out=said.append)
             assert said == []
