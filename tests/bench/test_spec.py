@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from shortlist.bench import SHIPPED, TABLES, Cell, cells, read_spec, select
+from shortlist.bench.runner import ORIGINS
+from shortlist.data.builtin import DEBIAN_NAME
 from shortlist.errors import InputError
 
 PLAIN: dict[str, Any] = {"title": "t", "datasets": ["clicks.csv"], "losses": ["sl", "slatk"], "seeds": [0]}
@@ -153,6 +155,13 @@ class TestReading:
             cell.plan()
         for name in SHIPPED:
             assert f"| `{name}` |" in text
+
+    @pytest.mark.parametrize("name", SHIPPED)
+    def test_who_has_the_sets_is_said(self, name: str) -> None:
+        """In one line where they are missing, and in the documents."""
+        text = (Path(__file__).parents[2] / "docs" / "bench.md").read_text(encoding="utf-8")
+        sets = [dataset for dataset in read_spec(name).datasets if dataset != DEBIAN_NAME]
+        assert [dataset for dataset in sets if dataset not in ORIGINS or f"`{dataset}`" not in text] == []
 
     def test_variants_of_shipped_ones_are_what_their_names_say(self) -> None:
         for cell in cells(read_spec("slatk-why")):

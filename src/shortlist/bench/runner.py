@@ -46,6 +46,7 @@ _LLPAUC = "LLPAUC's authors have it, with the code of their paper"
 ORIGINS = {
     "amazon2014-health": _SLATK,
     "amazon2014-electronic": _SLATK,
+    "gowalla": _SLATK,
     "movielens-100k": _SLATK,
     "llpauc-adressa-clean": _LLPAUC,
     "llpauc-adressa-noise": _LLPAUC,
