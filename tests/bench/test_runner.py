@@ -12,10 +12,10 @@ import pytest
 from command import Command
 from shortlist.bench import Bench, Cell, Failure, cells, most_epochs, read_spec, seconds_of_epoch, summarise, work
 from shortlist.bench.runner import FAILED, LOCKS
-from shortlist.bench.standing import read_log, standing
+from shortlist.bench.standing import standing
 from shortlist.data.public_sets import SETS
 from shortlist.errors import InputError, Interrupted, Unwritable, UnwritablePlace
-from shortlist.runs import CHECKPOINT, Busy, Run, open_run
+from shortlist.runs import CHECKPOINT, Busy, Run, open_run, read_log
 from shortlist.runs.folder import held
 
 Write = Callable[..., Path]
@@ -155,6 +155,7 @@ class TestOtherLengths:
         assert after.metrics["seconds"] == before.metrics["seconds"]
         assert after.per_user.equals(whole.per_user)
         assert after.config == before.config
+        assert "\n| 7 | " in (after.folder / "model_card.md").read_text(encoding="utf-8")
         assert after.folder == before.folder
         for name in ("model.safetensors", "config.json", "log.jsonl", "history.parquet"):
             assert (after.folder / name).stat().st_mtime_ns == (before.folder / name).stat().st_mtime_ns
@@ -180,7 +181,8 @@ class TestOtherLengths:
                 bench.run(other)
         after = {path.name: path.read_bytes() for path in run.folder.iterdir()}
         assert after.keys() == before.keys()
-        assert {name for name in after if after[name] != before[name]} == {"per_user.parquet"}  # with more columns
+        more = {"per_user.parquet", "model_card.md"}  # which tell of another length
+        assert {name for name in after if after[name] != before[name]} == more
         assert not bench.is_done(other)
         again = bench.result(first(write()))
         assert isinstance(again, Run)

@@ -10,8 +10,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from io import BytesIO
-from math import isnan
 from pathlib import Path
 
 from shortlist.bench.cells import Cell
@@ -26,12 +24,12 @@ from shortlist.runs import (
     Sink,
     checked_ks,
     default_ks,
-    evaluate_split,
     fingerprint,
     fit,
     open_run,
+    remeasure,
 )
-from shortlist.runs.folder import held, writing
+from shortlist.runs.folder import held, replace_file, writing
 from shortlist.runs.pilot import FACTORS, trial_epochs
 from shortlist.training import Training
 
@@ -167,7 +165,10 @@ class Bench:
                 found = self._compute(cell, path)
                 told(cell, found)
             elif isinstance(found, Run) and _unmeasured(found, cell.ks):
-                found = self._measured(cell, found)
+                try:
+                    found = remeasure(found, cell.ks)
+                except InputError as problem:
+                    found = Failure(cell, _removable(problem))
                 told(cell, found)
             return found
 
@@ -196,28 +197,6 @@ class Bench:
                 return _note(path, cell, str(problem))
             reason = " ".join(f"{type(problem).__name__}: {problem!s:.300}".split())
             return _note(path, cell, reason, traceback.format_exc())
-
-    def _measured(self, cell: Cell, run: Run) -> Result:
-        """The run, measured by its saved model at the lengths that are asked for too. Training is not done again.
-
-        Its metrics are written last: before that it counts as not measured, whatever happens on the way.
-        """
-        old = run.metrics
-        known = [int(k) for name in old["test"] if (k := name.partition("@")[2]).isdecimal()]
-        try:
-            evaluations = evaluate_split(run.model, run.split, protocol=run.protocol, ks=[*known, *cell.ks])
-        except InputError as problem:
-            return Failure(cell, _removable(problem))
-        test, valid = evaluations.test, evaluations.valid
-        assert test is not None  # it has been measured before
-        means = {"test": evaluations.test_means(), "valid": {} if valid is None else valid.means()}
-        as_json = {part: {name: None if isnan(mean) else mean for name, mean in each.items()}
-                   for part, each in means.items()}  # fmt: skip
-        table = BytesIO()
-        test.to_frame(run.split.train.user_ids).write_parquet(table)
-        _replace(run.folder, "per_user.parquet", table.getvalue())
-        _replace(run.folder, "metrics.json", (json.dumps({**old, **as_json}, indent=2) + "\n").encode())
-        return open_run(run.folder)
 
     @contextmanager
     def _held(self, path: Path) -> Iterator[None]:
@@ -255,20 +234,9 @@ def _note(path: Path, cell: Cell, reason: str, where: str = "") -> Failure:
     """Write down that a cell failed; a checkpoint is of no use then, its log is."""
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
-        _replace(path, FAILED, (json.dumps({"reason": reason, "where": where}, indent=2) + "\n").encode())
+        replace_file(path / FAILED, (json.dumps({"reason": reason, "where": where}, indent=2) + "\n").encode())
         (path / CHECKPOINT).unlink(missing_ok=True)
     return Failure(cell, reason)
-
-
-def _replace(folder: Path, name: str, content: bytes) -> None:
-    """Write a file of a run so that it is there as it was or as it will be, and nothing in between."""
-    draft = folder / f".{name}.new"
-    with writing(folder):
-        try:
-            draft.write_bytes(content)
-            draft.replace(folder / name)
-        finally:
-            draft.unlink(missing_ok=True)
 
 
 def _unmeasured(run: Run, ks: Sequence[int]) -> bool:

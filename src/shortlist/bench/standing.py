@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from shortlist.bench.cells import Cell
 from shortlist.bench.runner import Bench, Failure
-from shortlist.runs import Run
+from shortlist.runs import Run, read_log
 
 State = Literal["done", "failed", "running", "waiting"]
 
@@ -42,20 +39,3 @@ def standing(bench: Bench, cell: Cell, metric: str, since: float) -> Standing:
     log = read_log(path)
     values = [value for line in log for name, value in line.items() if name.startswith("valid ")]
     return Standing("running", epoch=log[-1]["epoch"] if log else 0, validation=values[-1] if values else None)
-
-
-def read_log(path: Path) -> list[Mapping[str, Any]]:
-    """The lines of a run's log that tell of epochs; a line that is just being written is left for later."""
-    lines = []
-    try:
-        text = (path / "log.jsonl").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return []
-    for line in text.splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if "epoch" in entry:
-            lines.append(entry)
-    return lines

@@ -12,12 +12,11 @@ import polars as pl
 from shortlist.bench import Cell, Result, Row, Spec
 from shortlist.bench.results import HEAD, MEASURED, NUMBERS, notes_of
 from shortlist.bench.significance import SURE
-from shortlist.bench.standing import read_log
 from shortlist.report.page import Cell as TableCell
 from shortlist.report.page import Figure, Page, Section, Table
 from shortlist.report.pictures import against, dots, groups, lines
 from shortlist.report.sweeps import against_k, drawn, k_against_k, sweeps, title_of
-from shortlist.runs import Run
+from shortlist.runs import Run, read_log
 
 Groups = dict[tuple[str, str], dict[str, list[Cell]]]
 """Cells by dataset and model, then by the label of their loss."""

@@ -2,11 +2,11 @@
 
 from shortlist.runs.evaluation import Evaluations, checked_ks, default_ks, evaluate_split, known_pairs
 from shortlist.runs.experiment import SECTIONS, Outcome, Plan, Watch, fingerprint, fit, plan
-from shortlist.runs.folder import CHECKPOINT, Busy, check_target, new_folder
+from shortlist.runs.folder import CHECKPOINT, Busy, check_target, new_folder, read_log
 from shortlist.runs.ids import Ids
 from shortlist.runs.presets import PRESETS, Preset, preset
 from shortlist.runs.recommend import recommend, recommend_to
-from shortlist.runs.run import FILES, FORMAT, Run, open_run, write_run
+from shortlist.runs.run import FILES, FORMAT, Run, open_run, remeasure, write_run
 from shortlist.runs.sinks import MLflow, TensorBoard, sink
 from shortlist.runs.telling import Sink
 
@@ -38,8 +38,10 @@ __all__ = [
     "open_run",
     "plan",
     "preset",
+    "read_log",
     "recommend",
     "recommend_to",
+    "remeasure",
     "sink",
     "write_run",
 ]

@@ -1,16 +1,18 @@
-"""Folders that appear whole or not at all."""
+"""Folders and files that appear whole or not at all, and the log of a run on its way."""
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
 import glob
+import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from shortlist.errors import InputError, Unwritable, UnwritablePlace
 
@@ -68,6 +70,34 @@ def new_folder(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
             _swap(draft, folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file of a run so that it is there as it was or as it will be, and nothing in between."""
+    draft = path.with_name(f".{path.name}.new")
+    with writing(path.parent):
+        try:
+            draft.write_bytes(content)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def read_log(folder: Path) -> list[Mapping[str, Any]]:
+    """The lines of a run's log that tell of epochs; a line that is just being written is left for later."""
+    lines = []
+    try:
+        text = (folder / "log.jsonl").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return []
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if "epoch" in entry:
+            lines.append(entry)
+    return lines
 
 
 class Busy(InputError):

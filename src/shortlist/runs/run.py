@@ -23,8 +23,8 @@ from shortlist.errors import InputError, Unwritable
 from shortlist.metrics import Evaluation
 from shortlist.models import Factored, Model, registry
 from shortlist.runs.card import model_card
-from shortlist.runs.evaluation import Evaluations, known_pairs
-from shortlist.runs.folder import CHECKPOINT, new_folder
+from shortlist.runs.evaluation import Evaluations, evaluate_split, known_pairs
+from shortlist.runs.folder import CHECKPOINT, new_folder, replace_file
 from shortlist.runs.ids import Ids
 
 FORMAT = 1
@@ -150,12 +150,12 @@ def write_run(
     whole_config = {"format": FORMAT, "shortlist": __version__, "model": {"name": name, **model.settings()}, **config}
     metrics = _metrics(evaluations, epochs, seconds)
     with new_folder(folder, overwrite=overwrite) as draft, _written(folder):
-        _write_json(draft / "config.json", whole_config)
-        _write_json(draft / "metrics.json", metrics)
-        _write_table(draft / "per_user.parquet", _per_user(evaluations.test, split))
+        (draft / "config.json").write_text(_as_text(whole_config), encoding="utf-8")
+        (draft / "metrics.json").write_text(_as_text(metrics), encoding="utf-8")
+        (draft / "per_user.parquet").write_bytes(_as_parquet(_per_user(evaluations.test, split)))
         save_file({key: tensor.contiguous() for key, tensor in model.state().items()}, draft / "model.safetensors")
-        _write_table(draft / "ids.parquet", _ids(split))
-        _write_table(draft / "history.parquet", _history(split))
+        (draft / "ids.parquet").write_bytes(_as_parquet(_ids(split)))
+        (draft / "history.parquet").write_bytes(_as_parquet(_history(split)))
         (draft / "log.jsonl").write_text("".join(json.dumps(dict(line)) + "\n" for line in log), encoding="utf-8")
         (draft / "model_card.md").write_text(model_card(model, whole_config, metrics, split), encoding="utf-8")
     return Run(folder, whole_config, metrics)
@@ -178,16 +178,34 @@ def open_run(folder: str | Path) -> Run:
     return Run(folder, config, _read_json(folder / "metrics.json", ("test", "valid", "users")))
 
 
+def remeasure(run: Run, ks: Sequence[int]) -> Run:
+    """Measure a run by its saved model at other lengths of list too. Training is not done again.
+
+    Metrics are written last: before that the run counts as not measured there, whatever happens on the way.
+    """
+    known = [int(k) for name in run.metrics["test"] if (k := name.partition("@")[2]).isdecimal()]
+    evaluations = evaluate_split(run.model, run.split, protocol=run.protocol, ks=[*known, *ks])
+    metrics = {**run.metrics, **_means(evaluations)}
+    replace_file(run.folder / "per_user.parquet", _as_parquet(_per_user(evaluations.test, run.split)))
+    replace_file(run.folder / "model_card.md", model_card(run.model, run.config, metrics, run.split).encode())
+    replace_file(run.folder / "metrics.json", _as_text(metrics).encode())
+    return Run(run.folder, run.config, metrics)
+
+
 def _metrics(evaluations: Evaluations, epochs: int, seconds: Mapping[str, float]) -> dict[str, Any]:
     test = evaluations.test
     return {
-        "test": _as_json(evaluations.test_means()),
-        "valid": _as_json({} if evaluations.valid is None else evaluations.valid.means()),
+        **_means(evaluations),
         "users": 0 if test is None else len(test.users_R),
         "skipped_users": 0 if test is None else test.skipped_users,
         "epochs": epochs,
         "seconds": {name: round(value, 4) for name, value in seconds.items()},
     }
+
+
+def _means(evaluations: Evaluations) -> dict[str, Any]:
+    valid = evaluations.valid
+    return {"test": _as_json(evaluations.test_means()), "valid": _as_json({} if valid is None else valid.means())}
 
 
 def _as_json(means: Mapping[str, float]) -> dict[str, float | None]:
@@ -216,15 +234,15 @@ def _history(split: Split) -> pl.DataFrame:
     return pl.concat(frames).with_columns(pl.col("part").cast(pl.Enum(PARTS)))
 
 
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def _as_text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def _write_table(path: Path, table: pl.DataFrame) -> None:
+def _as_parquet(table: pl.DataFrame) -> bytes:
     """By way of memory: polars would not say why a disk does not take what it writes."""
     content = BytesIO()
     table.write_parquet(content)
-    path.write_bytes(content.getbuffer())
+    return content.getvalue()
 
 
 def _read_json(path: Path, keys: Iterable[str]) -> dict[str, Any]:

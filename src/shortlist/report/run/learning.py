@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from shortlist.bench.standing import read_log
 from shortlist.report.page import Figure, Section, Table
 from shortlist.report.run.pictures import epochs
-from shortlist.runs import Run
+from shortlist.runs import Run, read_log
 
 
 def learning_section(run: Run) -> Section:
