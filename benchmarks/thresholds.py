@@ -27,7 +27,7 @@ from _common import DATA, made, parser, show
 from shortlist.data import LoadOptions, load
 from shortlist.losses import SLAtK
 from shortlist.models import MF
-from shortlist.report.pictures import PALETTE, SHAPES
+from shortlist.report.drawing import PALETTE, SHAPES
 from shortlist.scores import Factors, Workspace
 from shortlist.thresholds import Estimator, Thresholds, judge
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
