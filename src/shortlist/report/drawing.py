@@ -56,9 +56,9 @@ def data(values: pl.DataFrame) -> Any:
     return altair().Data(values=values.to_dicts())
 
 
-def rule(alt: ModuleType, side: Literal["x", "y"], at: float) -> Any:
-    """A dashed line across the picture."""
-    place = alt.X("at:Q") if side == "x" else alt.Y("at:Q")
+def rule(alt: ModuleType, side: Literal["x", "y"], at: float, scale: Any = None) -> Any:
+    """A dashed line across the picture; without the ``scale`` of the picture its axis begins at 0."""
+    place = (alt.X if side == "x" else alt.Y)("at:Q", scale=alt.Undefined if scale is None else scale)
     return alt.Chart(alt.Data(values=[{"at": at}])).mark_rule(color=INK, strokeDash=[3, 3]).encode(**{side: place})
 
 

@@ -49,11 +49,10 @@ def _source(run: Run) -> str:
 
 
 def _lead(subject: Subject) -> str:
-    test, k = subject.run.metrics["test"], subject.k
-    reached = [f"{label}@{k} {test[f'{name}@{k}']:.4f}" for name, label in SHOWN.items() if test.get(f"{name}@{k}")]
-    return (
-        f"The run {subject.run.name}: {', '.join(reached[:2])} on test." if reached else f"The run {subject.run.name}."
-    )
+    test, k, name = subject.run.metrics["test"], subject.k, subject.run.name
+    means = {f"{label}@{k}": test.get(f"{metric}@{k}") for metric, label in SHOWN.items()}
+    reached = [f"{label} {mean:.4f}" for label, mean in means.items() if mean is not None]
+    return f"The run {name}: {', '.join(reached[:2])} on test." if reached else f"The run {name}."
 
 
 def _head(subject: Subject) -> Section:

@@ -17,15 +17,16 @@ def learning_section(run: Run) -> Section:
         return Section(title, ["The run's log tells of no epochs."])
     if not log:
         return Section(title, [f"{run.config['model']['name']} is fitted in one go: there are no epochs to draw."])
-    kept = int(run.metrics.get("epochs") or 0) or None
+    kept, last = int(run.metrics.get("epochs") or 0) or None, int(log[-1]["epoch"])
     loss = pl.DataFrame({"epoch": [line["epoch"] for line in log], "value": [line["loss"] for line in log]})
     measured = [(line["epoch"], name, line[name]) for line in log for name in line if name.startswith("valid ")]
     before = [0.0, *(line["seconds"] for line in log[:-1])]
     took = [line["seconds"] - earlier for line, earlier in zip(log, before, strict=True)]
+    seconds = pl.DataFrame({"epoch": loss["epoch"], "value": took})
     figures = [
         Figure(
             "Loss",
-            epochs(loss, title="loss on training", kept=kept),
+            epochs(loss, title="loss on training", last=last, kept=kept),
             "The mean loss of each epoch. It falls fast at first and then slowly; where it rises or jumps, the "
             "learning rate is too high. The dashed line is the epoch whose parameters were kept.",
             f"The loss goes from {log[0]['loss']:.4f} in epoch {log[0]['epoch']} to {log[-1]['loss']:.4f} in epoch "
@@ -40,7 +41,7 @@ def learning_section(run: Run) -> Section:
         figures.append(
             Figure(
                 "Validation",
-                epochs(values, title=f"{name} on validation", kept=kept),
+                epochs(values, title=f"{name} on validation", last=last, kept=kept),
                 "What decides which epoch is kept. A good curve levels off before the end; one that still rises asks "
                 "for more epochs, one that falls while the loss falls on has learned by heart.",
                 f"The highest {name} on validation is {best[2]:.4f}, in epoch {best[0]}.",
@@ -56,7 +57,7 @@ def learning_section(run: Run) -> Section:
     figures.append(
         Figure(
             "Seconds",
-            epochs(pl.DataFrame({"epoch": loss["epoch"], "value": took}), title="seconds of an epoch", zero=True),
+            epochs(seconds, title="seconds of an epoch", last=last, zero=True),
             "How long each epoch took, validation apart. A level line is a machine with nothing else to do; epochs "
             "that refresh thresholds take a little longer.",
             f"An epoch took {np.mean(took):.2f} seconds in the mean, {max(took):.2f} at most.",

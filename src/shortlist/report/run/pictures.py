@@ -45,17 +45,21 @@ def histogram(values: pl.DataFrame, *, title: str, axis: str, domain: Sequence[f
     return svg(bars)
 
 
-def epochs(values: pl.DataFrame, *, title: str, kept: int | None = None, zero: bool = False) -> str:
-    """A value by epoch: columns ``epoch`` and ``value``; a dashed line stands at the epoch that was kept."""
+def epochs(values: pl.DataFrame, *, title: str, last: int, kept: int | None = None, zero: bool = False) -> str:
+    """A value by epoch, from the first to the ``last``: columns ``epoch`` and ``value``.
+
+    A dashed line stands at the epoch that was kept. One value alone is seen against 0.
+    """
     alt = altair()
+    whole = alt.Scale(domain=[min(1, last - 1), last], nice=False)
     base = alt.Chart(data(values)).encode(
-        x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(format="d", tickMinStep=1)),
-        y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=zero)),
+        x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(format="d", tickMinStep=1), scale=whole),
+        y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=zero or values["value"].n_unique() == 1)),
     )
     drawn = base.mark_line(strokeWidth=1.8, color=PALETTE[0])
     if values.height <= 60:
         drawn = drawn + base.mark_point(filled=True, size=32, opacity=1, color=PALETTE[0])
-    return svg(drawn if kept is None else rule(alt, "x", kept) + drawn)
+    return svg(drawn if kept is None else rule(alt, "x", kept, whole) + drawn)
 
 
 def against_count(values: pl.DataFrame, *, title: str, axis: str) -> str:

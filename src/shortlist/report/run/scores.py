@@ -61,13 +61,13 @@ def threshold_section(subject: Subject) -> Section:
     figures = [_distribution(kinds, drawn)]
     kept = _thresholds(subject)
     if kept is None:
-        texts.append(f"{_not_by_threshold(subject)} How well a sample would tell the threshold is not judged.")
+        texts.append(f"{_why_no_thresholds(subject)} How well a sample would tell the threshold is not judged.")
         return Section(title, texts, figures=figures)
     found = estimates(subject.run.model, subject.split.train, scores.users_R, kept.k, kept.samples, subject.seed)
     return Section(title, texts, figures=[*figures, *_errors(found, kept)])
 
 
-def _not_by_threshold(subject: Subject) -> str:
+def _why_no_thresholds(subject: Subject) -> str:
     if isinstance(subject.loss, str):
         return subject.loss
     return f"The loss {subject.run.config['loss']['name']} does not look at thresholds."
@@ -132,7 +132,7 @@ def _errors(found: Estimates, kept: Thresholds) -> list[Figure]:
             against_count(pl.DataFrame(points), title="mean |β̂ − β|", axis="N, items sampled"),
             f"By how much β is missed when it is estimated from N items of the catalogue, for {found.users:,} users "
             f"and {DRAWS} samples. {meaning}. Lower is better, and more samples should help; published is 0.06 for "
-            f"positives_kept at N = 1,000 on Electronic. This run found its own thresholds by `{kept.estimator}`.",
+            f"positives_kept at N = 1,000 on Electronic. This run was trained with loss.threshold = {kept.estimator}.",
             f"Mean errors at N = {found.shown:,}: "
             + ", ".join(f"{name} {judged.error:.4f}" for name, judged in at_shown.items())
             + ".",
@@ -152,7 +152,7 @@ def weight_section(subject: Subject) -> Section:
     """How much each positive counts in a Top-K loss."""
     title, scores = "Weights of positives", subject.scores
     if scores.weight_P is None:
-        return Section(title, [f"{_not_by_threshold(subject)} There are no weights of positives to look at."])
+        return Section(title, [f"{_why_no_thresholds(subject)} There are no weights of positives to look at."])
     weight_P = scores.weight_P.double()
     bins, by_rank = (
         weight_bins(weight_P),
@@ -196,16 +196,24 @@ def gradient_section(subject: Subject) -> Section:
     """How few positives carry the gradient."""
     title, model = "Who carries the gradient", subject.run.model
     if isinstance(subject.loss, str) or not isinstance(model, Trained):
-        return Section(title, [f"{_not_by_threshold(subject)} There is no gradient to look at."])
+        return Section(title, [f"{_why_no_thresholds(subject)} There is no gradient to look at."])
     kept = _thresholds(subject)
     try:
         settings = TrainingSettings(**subject.run.config["training"])
         size_P = gradients(
-            model, subject.loss, subject.split.train, settings, None if kept is None else kept.k, subject.seed
+            model,
+            subject.loss,
+            subject.split.train,
+            settings,
+            None if kept is None else kept.k,
+            int(subject.run.metrics.get("epochs") or 1),
+            subject.seed,
         )
     except ShortlistError as problem:
         return Section(title, [f"The steps of this training cannot be taken again here ({problem})."])
-    if not bool(size_P.isfinite().all()) or not float(size_P.sum()) > 0:
+    if not bool(size_P.isfinite().all()):
+        return Section(title, ["The gradient is not a finite number everywhere: there is nothing to draw."])
+    if not float(size_P.sum()) > 0:
         return Section(title, [f"Of {len(size_P):,} positives, not one receives anything: there is nothing to draw."])
     carried = {top: carried_by_top(size_P, top) for top in TOPS}
     columns = ["the top", "carry"]

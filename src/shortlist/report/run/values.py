@@ -205,7 +205,8 @@ def estimates(model: Model, train: Interactions, users: IntArray, k: int, sample
     users = users[: max(1, min(len(users), max(FEWEST // 2, JUDGED // n_items)))]
     table, score_RI = _table(model, train, users)
     ascending_RI = score_RI.sort(1).values
-    sizes = sorted({size for size in (*SIZES, samples) if size < n_items}) or [max(1, n_items // 4), n_items // 2]
+    sizes = sorted({size for size in (*SIZES, samples) if size < n_items})
+    sizes = sizes or sorted({max(1, n_items // part) for part in (4, 2)})
     shown = samples if samples in sizes else sizes[-1]
     judged, shown_R = {}, {}
     for place, estimator in enumerate(SAMPLED):
@@ -227,11 +228,12 @@ def _mean(judgements: Sequence[Judgement]) -> Judgement:
 
 
 def gradients(
-    model: Trained, loss: Loss, train: Interactions, settings: TrainingSettings, k: int | None, seed: int
+    model: Trained, loss: Loss, train: Interactions, settings: TrainingSettings, k: int | None, epoch: int, seed: int
 ) -> Tensor:
-    """|∂L/∂s_ui| of some positives, in steps as training takes them; thresholds, where there are any, are exact."""
+    """|∂L/∂s_ui| of some positives, in steps as training takes them in that epoch; thresholds, if any, are exact."""
     generator = torch.Generator().manual_seed(seed)
     loss.start(train.n_users, train.n_items, train.n_pairs, generator)
+    loss.before_epoch(epoch)
 
     def exact_thresholds(user_R: Tensor) -> Tensor:
         distinct, place_R = torch.unique(user_R, return_inverse=True)
