@@ -551,8 +551,8 @@ class TestInABrowser:
     @pytest.mark.parametrize(("scheme", "paper"), [(1, (255, 255, 255)), (0, (0x14, 0x18, 0x1F))])
     def test_light_and_dark(self, file: Path, tmp_path: Path, scheme: int, paper: tuple[int, int, int]) -> None:
         picture = tmp_path / "page.png"
-        flags = (f"--blink-settings=preferredColorScheme={scheme}", "--window-size=1200,6000",
-                 "--force-device-scale-factor=0.25", f"--screenshot={picture}")  # fmt: skip
+        flags = (f"--blink-settings=preferredColorScheme={scheme}", "--window-size=1200,3000",
+                 "--force-device-scale-factor=0.5", f"--screenshot={picture}")  # fmt: skip
         browse(file, tmp_path, *flags)
         colours = Counter(pixels(picture.read_bytes()))
         assert colours.most_common(1)[0][0] == paper
