@@ -75,13 +75,13 @@ def counts(table: ScoreTable, ranks: Ranks) -> Tensor | None:
 def ranks_of_positives(table: ScoreTable, count: Tensor | None) -> Tensor:
     """The rank of each positive, in which negatives (and positives) count as :func:`counts` says."""
     pos_P = table.positives().detach()
-    rank_P = table.ranks()
     if count is None:
-        return rank_P.to(pos_P.dtype)
+        return table.ranks().to(pos_P.dtype)
     among_P = ranks_among_positives(pos_P, table.row_P)
     if count.ndim == 2 and count.shape[1] > 2:  # sampling weights, as sums over negatives have them
         with torch.no_grad():
             return among_P + table.pair_sum(UnitStep())
+    rank_P = table.ranks()
     count_P2 = table.per_positive(count.view(table.n_rows, -1)).to(pos_P.dtype)
     own_P = count_P2[:, 1] if count_P2.shape[1] == 2 else 1
     return own_P * among_P + count_P2[:, 0] * (rank_P - among_P)
