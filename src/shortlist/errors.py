@@ -26,6 +26,16 @@ class Interrupted(ShortlistError):
     """A person stopped the work; the command exits with 130."""
 
 
+def missing_extra(owner: str, package: str, extra: str, error: ImportError) -> ShortlistError:
+    """An error that says how to install what a part of the library needs.
+
+    >>> print(missing_extra("ials", "implicit", "ials", ImportError("no module")))
+    ials: the package implicit cannot be imported (no module); install it with: pip install 'shortlist[ials]'
+    """
+    how = f"install it with: pip install 'shortlist[{extra}]'"
+    return ShortlistError(f"{owner}: the package {package} cannot be imported ({error}); {how}")
+
+
 def unknown(owner: str, what: str, name: str, known: Iterable[str]) -> InputError:
     """An error for a name that does not exist, with the nearest ones that do.
 

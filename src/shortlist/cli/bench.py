@@ -193,10 +193,7 @@ def _tell_plan(folder: Bench, chosen: Sequence[Cell], jobs: int, as_json: bool) 
         print_json({**counts, "missing": cells, "seconds": total})
         return
     if missing:
-        rows = [
-            (str(cell), "not known" if each is None else in_words(each))
-            for cell, each in zip(missing, takes, strict=True)
-        ]
+        rows = [(str(cell), in_words(each)) for cell, each in zip(missing, takes, strict=True)]
         print_table(["missing", "at most about"], rows)
     print(f"{len(chosen)} cells: {counts['done']} done, {failed} failed, {len(missing)} missing.")
     if missing:

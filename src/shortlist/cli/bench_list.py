@@ -30,7 +30,7 @@ def list_grids(data: Path | None, jobs: int, *, estimate: bool, as_json: bool) -
         return
     columns = ["name", "cells", *(["at most about"] if estimate else []), "what it measures", "data that is not here"]
     rows = [
-        [each["name"], each["cells"], *([_in_words(each["seconds"])] if estimate else []), each["title"],
+        [each["name"], each["cells"], *([in_words(each["seconds"])] if estimate else []), each["title"],
          ", ".join(each["missing"])]
         for each in facts
     ]  # fmt: skip
@@ -72,7 +72,3 @@ def _seconds(bench: Bench, grid: list[Cell], jobs: int) -> float | None:
             if takes is not None:
                 total, known = total + takes * most_epochs(cell, split), True
     return total / jobs if known else None
-
-
-def _in_words(seconds: float | None) -> str:
-    return "not known" if seconds is None else in_words(seconds)

@@ -46,12 +46,14 @@ def print_table(
     Console(width=None if sys.stdout.isatty() else width or 160, soft_wrap=True).print(table)
 
 
-def in_words(seconds: float) -> str:
+def in_words(seconds: float | None) -> str:
     """A duration for people.
 
-    >>> in_words(0.4), in_words(75), in_words(7200)
-    ('1 s', '1 min 15 s', '2 h 0 min')
+    >>> in_words(0.4), in_words(75), in_words(7200), in_words(None)
+    ('1 s', '1 min 15 s', '2 h 0 min', 'not known')
     """
+    if seconds is None:
+        return "not known"
     minutes, rest = divmod(max(1, round(seconds)), 60)
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60} min"

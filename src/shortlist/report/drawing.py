@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from shortlist.report.page import missing_extra
+from shortlist.errors import missing_extra
 
 PALETTE = ("#3b82f6", "#d97706", "#059669", "#db2777", "#8b5cf6", "#0891b2", "#dc2626", "#65a30d")
 """Told apart on white and on near-black; shapes tell apart what colours do not."""
@@ -68,7 +68,7 @@ def svg(chart: Any, *, width: int = WIDTH, height: int = HEIGHT) -> str:
     try:
         from vl_convert import vegalite_to_svg
     except ImportError as error:
-        raise missing_extra("vl-convert-python", error) from error
+        raise missing_extra("report", "vl-convert-python", "report", error) from error
     axis = {"labelColor": INK, "titleColor": INK, "titleFontWeight": "normal", "titlePadding": 12, "labelFontSize": 11,
             "titleFontSize": 12, "gridColor": LINE, "domainColor": LINE, "tickColor": LINE}  # fmt: skip
     legend = {
@@ -96,5 +96,5 @@ def altair() -> ModuleType:
     try:
         import altair
     except ImportError as error:
-        raise missing_extra("altair", error) from error
+        raise missing_extra("report", "altair", "report", error) from error
     return altair

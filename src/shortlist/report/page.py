@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from shortlist import __version__
-from shortlist.errors import ShortlistError
+from shortlist.errors import missing_extra
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,5 @@ def _jinja() -> Any:
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:
-        raise missing_extra("jinja2", error) from error
+        raise missing_extra("report", "jinja2", "report", error) from error
     return Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-
-
-def missing_extra(package: str, error: ImportError) -> ShortlistError:
-    """An error that says how to install what a report needs."""
-    how = "install it with: pip install 'shortlist[report]'"
-    return ShortlistError(f"report: the package {package} cannot be imported ({error}); {how}")

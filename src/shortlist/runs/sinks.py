@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shortlist.errors import InputError, ShortlistError, unknown
+from shortlist.errors import InputError, ShortlistError, missing_extra, unknown
 from shortlist.runs.folder import writing
 from shortlist.runs.telling import About, End, Line, Log, Point, Sink, digest, figures, in_a_line, points
 
@@ -266,5 +266,4 @@ def _imported(package: str, module: str) -> None:
     try:
         __import__(module)
     except ImportError as error:
-        how = f"install it with: pip install 'shortlist[{package}]'"
-        raise ShortlistError(f"--log: the package {package} cannot be imported ({error}); {how}") from error
+        raise missing_extra("--log", package, package, error) from error

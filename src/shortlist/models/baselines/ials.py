@@ -10,7 +10,7 @@ from scipy import sparse
 from torch import Tensor
 
 from shortlist.data import IntArray, Interactions
-from shortlist.errors import ShortlistError
+from shortlist.errors import missing_extra
 from shortlist.models.base import Baseline, registry
 from shortlist.models.baselines.history import ones
 from shortlist.parameters import Search, param
@@ -85,7 +85,5 @@ def _implicit() -> tuple[Any, Any]:
         from implicit.cpu.als import AlternatingLeastSquares
         from threadpoolctl import threadpool_limits
     except ImportError as error:
-        raise ShortlistError(
-            f"ials: the package implicit cannot be imported ({error}); install it with: pip install 'shortlist[ials]'"
-        ) from error
+        raise missing_extra("ials", "implicit", "ials", error) from error
     return AlternatingLeastSquares, lambda: threadpool_limits(1, user_api="blas")
