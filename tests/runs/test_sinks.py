@@ -168,6 +168,11 @@ class TestTrain:
         assert_same(runs["1"], by_mlflow(own))
         assert len(runs["0"]["epoch/loss"]) == 8
 
+    def test_a_sink_that_is_given_twice_is_told_once(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+        twice = ["--log", f"mlflow={tmp_path / 'store'}"] * 2
+        assert shortlist("train", clicks, "--model", "popularity", "--out", tmp_path / "run", *twice).err == ""
+        assert [run.info.status for run, _ in tracked(tmp_path / "store")] == ["FINISHED"]
+
     def test_runs_of_one_name_are_kept_apart(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         log = ["--log", f"tensorboard={tmp_path / 'boards'}"]
         for place, model in (("here", "ease"), ("there", "popularity"), ("there", "item_knn")):

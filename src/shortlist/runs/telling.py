@@ -74,10 +74,10 @@ class Sink(Protocol):
 
 
 class Telling:
-    """The sinks of one run. Whichever fails is left out from then on."""
+    """The sinks of one run: one that is given twice is told once, and whichever fails is left out from then on."""
 
     def __init__(self, sinks: Sequence[Sink], about: About, warn: Callable[[str], None]) -> None:
-        self._sinks, self._about, self._warn = sinks, about, warn
+        self._sinks, self._about, self._warn = list(dict.fromkeys(sinks)), about, warn
         self._logs: dict[Sink, Log] = {}
 
     def begin(self, lines: Sequence[Line] = ()) -> None:
