@@ -181,6 +181,7 @@ def fit(
                 chosen.model.fit(split.train, seed=seed)
             else:
                 progress = _train(chosen, split, out, seed, progress, resume, sections, watch, told)
+        times |= {line["event"]: line["seconds"] for line in progress.log if "event" in line}
         times["train"] = progress.seconds or perf_counter() - started
         overwrite = overwrite or (out / CHECKPOINT).is_file()
         outcome = measure(
@@ -207,8 +208,7 @@ def measure(
     with watch.stage("evaluating"):
         protocol = str(config["protocol"])
         evaluations = evaluate_split(chosen.model, split, protocol=protocol, ks=ks, progress=watch.evaluation)
-    before = {line["event"]: line["seconds"] for line in progress.log if "event" in line}
-    times = {**before, **seconds, "evaluate": perf_counter() - started}
+    times = {**seconds, "evaluate": perf_counter() - started}
     run = write_run(
         out,
         model=chosen.model,

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from shortlist import __version__
-from shortlist.errors import InputError, ShortlistError, Unwritable, UnwritablePlace
+from shortlist.errors import InputError, Unwritable, UnwritablePlace, missing_extra
 from shortlist.runs import Busy
 from shortlist.runs.folder import held, writing
 from shortlist.training.checkpoint import differing
@@ -274,9 +274,7 @@ def optuna() -> ModuleType:
     try:
         import optuna as package
     except ImportError as error:
-        raise ShortlistError(
-            f"tune: the package optuna cannot be imported ({error}); install it with: pip install 'shortlist[tune]'"
-        ) from error
+        raise missing_extra("tune", "optuna", "tune", error) from error
     package.logging.set_verbosity(package.logging.ERROR)
     return package
 
