@@ -48,7 +48,7 @@ def test_kills(attempts: Attempts, clicks: Path, undisturbed: Any, tmp_path: Pat
     """At touches of the disk, some of them between a trial's end and its being written down, and at any moment."""
     out, rng, kills = tmp_path / "out", random.Random(0), 0
     for number in range(7):
-        how = {"touch": rng.randint(10, 50)} if number % 3 else {"after": 4 * rng.random()}
+        how = {"after": rng.random()} if number % 4 == 3 else {"touch": rng.randint(10, 50)}
         answer = attempts(*words(clicks, out), **how)
         if answer.code == 0:
             break
