@@ -56,8 +56,9 @@ def test_blocks_that_are_files_have_tests_of_their_own() -> None:
     [page for page in PAGES if page != README and any(not block.place for block in python(page))],
     ids=lambda page: page.name,
 )
-def test_a_page_runs(page: Path) -> None:
+def test_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(block.place for block in python(page))
+    monkeypatch.chdir(tmp_path)  # what a page writes stays out of the tree
     run(page)
 
 
