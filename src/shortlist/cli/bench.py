@@ -69,9 +69,9 @@ def bench(
 
     shortlist bench my-grid.yaml --jobs 2 --out bench/mine --write table.md --write table.tex
     """
-    from shortlist.bench import SHIPPED, Bench, Failure, cells, read_spec, select, summarise
+    from shortlist.bench import SHIPPED, Bench, summarise
     from shortlist.cli.files import check_out
-    from shortlist.runs import Busy, sink
+    from shortlist.runs import sink
 
     place = data or (Path(os.environ["SHORTLIST_DATA"]) if "SHORTLIST_DATA" in os.environ else None)
     if spec is None or list_them:
@@ -86,21 +86,13 @@ def bench(
         raise InputError(f"bench: expected --out DIR, the folder for the cells of {spec}, received none")
     for path, endings in [*((path, WRITERS) for path in write or []), *([(report, (".html",))] if report else [])]:
         check_out(path, endings)
-    grid = read_spec(spec)
-    if seeds is not None:
-        grid = grid.model_copy(update={"seeds": parse_seeds(seeds)})
-    chosen = select(list(cells(grid)), only or [])
-    if not chosen:
-        raise InputError(f"--only: expected names that have a cell in common, received {', '.join(only or [])}")
-    for cell in chosen:
-        cell.plan()  # a wrong setting is said before hours of work
-        cell.data_options()
+    grid, chosen = _chosen(spec, seeds, only or [])
     is_own = Path(spec).exists() or spec not in SHIPPED  # papers split their sets
     folder = Bench(out, place, registered=is_own, sinks=[sink(text) for text in log or []])
     with step("reading data") as told:
         for number, cell in enumerate(chosen):
             told(number, len(chosen), f"reading {cell.dataset}")
-            folder.path(cell)  # and so is a set that is not there
+            folder.path(cell)  # a set that is not there is said now
     if dry_run:
         _tell_plan(folder, chosen, jobs, as_json)
         return
@@ -108,10 +100,7 @@ def bench(
     for each in folder.sinks:
         each.check()
     if retry:
-        for cell in chosen:
-            if isinstance(folder.result(cell), Failure):
-                with suppress(Busy):  # another process has taken it up already
-                    folder.forget(cell)
+        _forget_failed(folder, chosen)
     _compute(folder, grid, chosen, jobs)
     found = {cell: result for cell in chosen if (result := folder.result(cell)) is not None}
     rows = summarise(grid, found)
@@ -119,6 +108,33 @@ def bench(
         _write(path, grid, rows)
     page = _draw(report, grid, rows, folder, found)
     _tell(grid, rows, page, as_json)
+
+
+def _chosen(spec: str, seeds: str | None, only: Sequence[str]) -> tuple[Spec, list[Cell]]:
+    """The grid, and those of its cells that are asked for; a wrong setting is said before hours of work."""
+    from shortlist.bench import cells, read_spec, select
+
+    grid = read_spec(spec)
+    if seeds is not None:
+        grid = grid.model_copy(update={"seeds": parse_seeds(seeds)})
+    chosen = select(list(cells(grid)), only)
+    if not chosen:
+        raise InputError(f"--only: expected names that have a cell in common, received {', '.join(only)}")
+    for cell in chosen:
+        cell.plan()
+        cell.data_options()
+    return grid, chosen
+
+
+def _forget_failed(folder: Bench, chosen: Sequence[Cell]) -> None:
+    """Failures are as if they had never been tried."""
+    from shortlist.bench import Failure
+    from shortlist.runs import Busy
+
+    for cell in chosen:
+        if isinstance(folder.result(cell), Failure):
+            with suppress(Busy):  # another process has taken it up already
+                folder.forget(cell)
 
 
 def _check_folder(out: Path) -> None:

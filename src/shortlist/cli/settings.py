@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Annotated
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -27,6 +27,34 @@ Log = Annotated[
         help="Also tell tensorboard[=DIR] or mlflow[=URI] how it goes. Can be given often.",
     ),
 ]
+
+
+class Asked(NamedTuple):
+    """What is to be fitted, as a plan takes it: names, K, the settings of a preset, and those that were typed."""
+
+    model: str
+    loss: str | None
+    k: int
+    values: Mapping[str, Mapping[str, Any]]
+    texts: Mapping[str, Mapping[str, str]]
+
+
+def asked(model: str | None, loss: str | None, k: int | None, preset: str | None, settings: list[str] | None) -> Asked:
+    """What the command line asks for: a preset's choices where there is one, and what is given over them.
+
+    >>> asked("ease", None, None, None, None)[:3]
+    ('ease', None, 20)
+    """
+    from shortlist.runs import SECTIONS
+    from shortlist.runs import preset as preset_of
+
+    texts = parse_settings(settings, SECTIONS)
+    if preset is None:
+        return Asked(model or "mf", loss, 20 if k is None else k, {}, texts)
+    start = preset_of(preset)
+    model = model or start.model
+    loss = loss or (start.loss if model == start.model else None)
+    return Asked(model, loss, start.k if k is None else k, start.settings_for(model, loss), texts)
 
 
 def parse_settings(texts: Iterable[str] | None, sections: Sequence[str] = ("model",)) -> dict[str, dict[str, str]]:

@@ -12,7 +12,7 @@ import typer
 
 from shortlist.cli.load_flags import load_options, with_load_flags
 from shortlist.cli.output import AsJson, print_json, print_table, step
-from shortlist.cli.settings import Ks, Log, Set, parse_ks, parse_settings
+from shortlist.cli.settings import Ks, Log, Set, asked, parse_ks
 from shortlist.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,23 +59,14 @@ def train(
     shortlist train clicks.csv --loss slatk --k 20 --tune 2m --out runs/tuned
     """
     from shortlist.data import load
-    from shortlist.runs import SECTIONS, check_target, default_ks, fit, plan, sink
-    from shortlist.runs import preset as preset_of
+    from shortlist.runs import check_target, default_ks, fit, plan, sink
 
-    options, start = load_options(flags), None if preset is None else preset_of(preset)
-    model_name = model or (start.model if start else "mf")
-    loss_name = loss or (start.loss if start and model_name == start.model else None)
-    what = (
-        model_name,
-        loss_name,
-        k if k is not None else start.k if start else 20,
-        start.settings_for(model_name, loss_name) if start else {},
-        parse_settings(settings, SECTIONS),
-    )
+    options, what = load_options(flags), asked(model, loss, k, preset, settings)
     chosen = plan(*what)
     lengths, sinks = parse_ks(ks), [sink(text) for text in log or []]
     if tune is not None:
-        from shortlist.cli.tune import Job, limits, seconds_of, tune_first
+        from shortlist.cli.tune import limits, seconds_of, tune_first
+        from shortlist.cli.tune_job import Job
 
         if sinks:
             raise InputError("train --tune: expected no --log, which tells of one training, received it")

@@ -1,0 +1,142 @@
+"""The work of `shortlist tune`: trials in one process or in several, and the best of them as a run."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shortlist.cli.load_flags import load_options
+from shortlist.cli.output import step
+from shortlist.cli.tune_live import live, nobody, say
+from shortlist.errors import Interrupted, ShortlistError
+
+if TYPE_CHECKING:
+    from multiprocessing import SimpleQueue
+
+    from shortlist.data import Split
+    from shortlist.runs import Run
+    from shortlist.tuning import Space, Study
+
+PAUSE = 0.2
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is tuned, for how long, and where: all that another process needs to help."""
+
+    data: str
+    folder: Path
+    model: str
+    loss: str | None
+    k: int
+    values: Mapping[str, Mapping[str, Any]]
+    texts: Mapping[str, Mapping[str, str]]
+    flags: dict[str, str]
+    until: float = math.inf
+    trials: int | None = None
+    jobs: int = 1
+    began: float = field(default_factory=time.monotonic)
+
+    def space(self) -> Space:
+        """Where settings are looked for."""
+        from shortlist.tuning import space_of
+
+        return space_of(self.model, self.loss, self.k, self.values, self.texts)
+
+
+def tuned(job: Job, out: Path, ks: Sequence[int] | None, *, overwrite: bool, again: str) -> tuple[Run, Study]:
+    """Tune, and write the best run; ``again`` is what to do if it is stopped."""
+    from shortlist.cli.train import watching
+    from shortlist.data import load
+    from shortlist.runs import default_ks
+    from shortlist.tuning import finish, prepare
+    from shortlist.tuning.study import optuna
+
+    optuna()  # without it there is no need to read anything
+    space, options, started = job.space(), load_options(job.flags), time.perf_counter()
+    with step(f"reading {job.data}"):
+        split = load(job.data, options)
+    seconds = {"load": time.perf_counter() - started}
+    with watching(space.plan({})) as watch:
+        study = prepare(job.folder, space, split, protocol=options.protocol, seed=options.seed, watch=watch)
+        try:
+            with live(study, job.until) as speak:
+                _compute(job, study, split, speak)
+        except KeyboardInterrupt:
+            done = sum(each.state in ("done", "pruned", "failed") for each in study.trials())
+            raise Interrupted(f"stopped after {done} trials; {again}") from None
+        source = {"data": {"source": job.data, **options.settings()}}
+        outcome = finish(
+            study,
+            split,
+            out,
+            config={**source, "protocol": options.protocol, "seed": options.seed},
+            ks=[job.k, *(ks or default_ks(split.train.n_items))],
+            seconds=seconds,
+            overwrite=overwrite,
+            watch=watch,
+        )
+    return outcome.run, study
+
+
+def _compute(job: Job, study: Study, split: Split, speak: bool) -> None:
+    """Trials, here or in several processes."""
+    from shortlist.tuning import work
+
+    if job.jobs == 1:
+        work(study, split, until=job.until, most=job.trials, told=say if speak else nobody)
+        return
+    from multiprocessing import get_context
+
+    context = get_context("spawn")
+    problems = context.SimpleQueue()
+    helpers = [context.Process(target=_help, args=(job, speak, os.getpid(), problems)) for _ in range(job.jobs)]
+    try:
+        for helper in helpers:
+            helper.start()
+        while any(helper.is_alive() for helper in helpers):
+            time.sleep(PAUSE)
+            if any(helper.exitcode for helper in helpers):  # what one cannot do the others cannot either
+                break
+    finally:
+        for helper in helpers:
+            helper.terminate()
+        for helper in helpers:
+            helper.join()
+    if not problems.empty():
+        raise problems.get()
+    failed = [helper.exitcode for helper in helpers if helper.exitcode not in (0, -signal.SIGTERM)]
+    if failed:
+        raise ShortlistError(f"tune: a process ended with {failed[0]}; the same command goes on")
+
+
+def _help(job: Job, speak: bool, parent: int, problems: SimpleQueue[ShortlistError]) -> None:
+    """What one of several processes does, for as long as the first one lives."""
+    import torch
+
+    from shortlist.data import load
+    from shortlist.tuning import OutOfTime, prepare, work
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first one hears it, and ends this one
+    torch.set_num_threads(max(1, torch.get_num_threads() // job.jobs))
+
+    def check() -> None:
+        if os.getppid() != parent:
+            raise OutOfTime
+
+    try:
+        options = load_options(job.flags)
+        split = load(job.data, options)
+        study = prepare(job.folder, job.space(), split, protocol=options.protocol, seed=options.seed)
+        told = say if speak else nobody
+        work(study, split, until=job.until, most=job.trials, told=told, check=check)
+    except ShortlistError as problem:
+        problems.put(problem)
+        sys.exit(1)
