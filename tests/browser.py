@@ -4,10 +4,15 @@ import json
 import os
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from pictures import pixels
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
@@ -15,6 +20,8 @@ CHROMIUM = next(
 
 QUIET = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking",
          "--proxy-server=127.0.0.1:9", "--no-first-run")  # fmt: skip
+
+needs_browser = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 
 KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "ArrowUp": 38, "ArrowDown": 40}
 
@@ -99,3 +106,28 @@ def browser(profile: Path) -> Iterator[Tab]:
             process.wait(5)
         process.kill()
         process.wait()
+
+
+def browse(page: Path, folder: Path, *flags: str) -> str:
+    """What the browser prints; a profile of its own, no network."""
+    words = [CHROMIUM, *QUIET, f"--user-data-dir={folder / 'profile'}", *flags, page.as_uri()]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def ink_in_colour(page: Path, folder: Path, scheme: int, paper: tuple[int, int, int], height: int) -> int:
+    """How much of a page is in colour, in light (1) or dark (0); its paper and that text stands out are checked."""
+    picture = folder / "page.png"
+    browse(
+        page,
+        folder,
+        f"--blink-settings=preferredColorScheme={scheme}",
+        f"--window-size=1200,{height}",
+        "--force-device-scale-factor=0.5",  # fewer pixels to read
+        f"--screenshot={picture}",
+    )
+    colours = Counter(pixels(picture.read_bytes()))
+    assert colours.most_common(1)[0][0] == paper
+    is_bright = sum(paper) > 384
+    ink = sum(count for colour, count in colours.items() if (sum(colour) < 200 if is_bright else sum(colour) > 560))
+    assert ink > 200
+    return sum(count for colour, count in colours.items() if max(colour) - min(colour) > 90)

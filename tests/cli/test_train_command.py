@@ -1,13 +1,7 @@
 """`shortlist train` with a loss: what it does, and what it says when it cannot."""
 
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
-import threading
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
@@ -15,7 +9,7 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
-from attempts import SOURCE, contents
+from attempts import contents
 from command import Answer, Command
 from shortlist.data import load as load_data
 from shortlist.errors import InputError
@@ -25,6 +19,7 @@ from shortlist.runs.folder import held
 from shortlist.runs.pilot import find_temperature
 from shortlist.runs.presets import PRESETS, Preset
 from shortlist.training.checkpoint import load
+from terminal import watched
 
 SETTINGS = ("model.dim=8", "optimizer.lr=0.05", "training.epochs=6", "training.validate_every=2",
             "training.checkpoint_every=0", "training.pilot=0")  # fmt: skip
@@ -102,28 +97,16 @@ class TestGood:
         slowly = settings("training.epochs=100", "training.patience=1000", "optimizer.lr=0.003")
         arguments = [*words(tastes, out), "--loss", "sl", *slowly]
         program = "import shortlist.cli as cli, shortlist.cli.output as output; output.PATIENCE = 0; cli.main()"
-        environment = {**os.environ, "PYTHONPATH": SOURCE, "TERM": "xterm", "COLUMNS": "160", "OMP_NUM_THREADS": "1"}
-        leader, follower = pty.openpty()
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, *map(str, arguments)],
-            stdout=subprocess.PIPE, stderr=follower, text=True, env=environment,
-        )  # fmt: skip
-        os.close(follower)
-        drawn: list[bytes] = []
-        reader = threading.Thread(target=_read_all, args=(leader, drawn))
-        reader.start()
         lengths = set()
-        while process.poll() is None:
+
+        def look() -> None:
             if (out / "log.jsonl").exists():
                 lengths.add((out / "log.jsonl").read_text().count("\n"))
-            time.sleep(0.02)
-        printed, _ = process.communicate()
-        reader.join()
-        os.close(leader)
-        assert process.returncode == 0
+
+        code, printed, shown = watched(["-c", program, *arguments], columns=160, meanwhile=look)
+        assert code == 0
         assert json.loads(printed)["run"] == str(out)
         assert len(lengths) > 5
-        shown = b"".join(drawn).decode()
         numbers = re.search(r"epoch (\d+)/100  loss \d\.\d{4}  ndcg@10 0\.\d{4} \(best 0\.\d{4} at \d+\)", shown)
         assert numbers is not None
         assert re.search(r"\d%.*0:00:\d\d", shown)  # how much is done, and the time left
@@ -141,14 +124,6 @@ class TestGood:
         for line in log:
             done = (line["epoch"] - 1 + (steps - 1) / steps) / len(log)
             assert line["lr"] == pytest.approx(0.003 * (1 - 0.99 * done), rel=1e-12)
-
-
-def _read_all(terminal: int, into: list[bytes]) -> None:
-    try:
-        while part := os.read(terminal, 65536):
-            into.append(part)
-    except OSError:  # the other end is closed
-        pass
 
 
 class TestBadSettings:

@@ -1,25 +1,21 @@
 """`shortlist tune` and `shortlist train --tune`: what they do, and what they say when they cannot."""
 
 import json
-import os
-import pty
 import re
 import shlex
-import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from attempts import SOURCE
 from command import Answer, Command
 from shortlist.errors import InputError
 from shortlist.runs import open_run
 from shortlist.tuning import STUDY
 from shortlist.tuning.tune import WEIGHTS, _value
+from terminal import watched
 
 SETTINGS = ("model.dim=8", "training.epochs=6", "training.validate_every=2", "training.pilot=0")
 
@@ -146,25 +142,10 @@ class TestGood:
         assert table["validation"].max() == pytest.approx(open_run(out / "best").metrics["valid"]["ndcg@5"])
 
     def test_somebody_who_looks_sees_how_it_goes(self, clicks: Path, tmp_path: Path) -> None:
-        leader, follower = pty.openpty()
-        arguments = [sys.executable, "-m", "shortlist", *map(str, words(clicks, tmp_path / "out", "--json"))]
-        process = subprocess.Popen(
-            [*arguments, "--trials", "10", "--minutes", "3"],
-            stdout=subprocess.PIPE,
-            stderr=follower,
-            text=True,
-            env={**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "300"},
-        )
-        os.close(follower)
-        drawn: list[bytes] = []
-        reader = threading.Thread(target=_read_all, args=(leader, drawn))
-        reader.start()
-        printed, _ = process.communicate()
-        reader.join()
-        os.close(leader)
-        assert process.returncode == 0
+        arguments = words(clicks, tmp_path / "out", "--json", "--trials", "10", "--minutes", "3")
+        code, printed, shown = watched(["-m", "shortlist", *arguments], columns=300)
+        assert code == 0
         assert sum(json.loads(printed)["trials"].values()) == 10
-        shown = b"".join(drawn).decode()
         assert re.search(r"[1-9] trials.*  [012]:\d\d left .* best 0\.\d{4} with loss\.tau=0\.\d+ ", shown)
 
     def test_without_pictures_the_run_stands(
@@ -177,14 +158,6 @@ class TestGood:
         assert (answer.code, answer.json["page"]) == (0, None)
         assert "shortlist: no page: report: the package altair cannot be imported" in answer.err
         assert open_run(tmp_path / "x" / "best").config["tuned"]["trial"] == 0
-
-
-def _read_all(terminal: int, into: list[bytes]) -> None:
-    try:
-        while part := os.read(terminal, 65536):
-            into.append(part)
-    except OSError:  # the other end is closed
-        pass
 
 
 class TestBad:

@@ -4,16 +4,13 @@ import html
 import json
 import re
 import shutil
-import struct
 import subprocess
-import zlib
-from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
 
-from browser import CHROMIUM, QUIET, Tab, browser
+from browser import Tab, browse, browser, ink_in_colour, needs_browser
 from shortlist.bench import Bench, Cell, Result, Spec, cells, read_spec, summarise, work
 from shortlist.report import Page, Section, Table, against, lines, render
 from shortlist.report.bench import bench_page
@@ -106,15 +103,6 @@ def test_pictures_of_few_points() -> None:
     many = pl.DataFrame({"name": [f"n{n}" for n in range(12)] * 2, "at": [1] * 12 + [2] * 12, "value": [0.1] * 24})
     svg = lines(many, title="ndcg", axis="epoch")
     assert svg.count("stroke-dasharray") >= 4  # colours come again after eight
-
-
-needs_browser = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
-
-
-def browse(page: Path, folder: Path, *flags: str) -> str:
-    """What the browser prints; a profile of its own, no network."""
-    words = [CHROMIUM, *QUIET, f"--user-data-dir={folder / 'profile'}", *flags, page.as_uri()]
-    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 @needs_browser
@@ -231,21 +219,7 @@ document.querySelector("pre").textContent = JSON.stringify(seen);
 
     @pytest.mark.parametrize(("scheme", "paper"), [(1, (255, 255, 255)), (0, (0x14, 0x18, 0x1F))])
     def test_light_and_dark(self, file: Path, tmp_path: Path, scheme: int, paper: tuple[int, int, int]) -> None:
-        picture = tmp_path / "page.png"
-        flags = (
-            f"--blink-settings=preferredColorScheme={scheme}",
-            "--window-size=1200,1800",
-            "--force-device-scale-factor=0.5",  # fewer pixels to read
-            f"--screenshot={picture}",
-        )
-        browse(file, tmp_path, *flags)
-        colours = Counter(pixels(picture.read_bytes()))
-        assert colours.most_common(1)[0][0] == paper
-        is_bright = sum(paper) > 384
-        ink = sum(count for colour, count in colours.items() if (sum(colour) < 200 if is_bright else sum(colour) > 560))
-        assert ink > 200  # text that stands out from its paper
-        curves = sum(count for colour, count in colours.items() if max(colour) - min(colour) > 90)
-        assert curves > 50  # and pictures in colour
+        assert ink_in_colour(file, tmp_path, scheme, paper, height=1800) > 50
 
     def test_nothing_is_wider_than_the_page(self, file: Path, tmp_path: Path) -> None:
         script = "<script>document.title = document.documentElement.scrollWidth</script></body>"
@@ -264,39 +238,3 @@ document.querySelector("pre").textContent = JSON.stringify(seen);
             for word in ("Grid <of> tests", "seconds", "Learning curves", "What failed"):
                 assert word in text
             assert "Show only rows" not in text
-
-
-def pixels(png: bytes) -> list[tuple[int, int, int]]:
-    """Every third pixel of a picture, read without help: PNG of 8 bits a channel, not interlaced."""
-    place, data, width, channels = 8, b"", 0, 0
-    while place < len(png):
-        (length,), kind = struct.unpack(">I", png[place : place + 4]), png[place + 4 : place + 8]
-        body = png[place + 8 : place + 8 + length]
-        if kind == b"IHDR":
-            width, _, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", body)
-            assert (depth, interlaced) == (8, 0)
-            channels = {2: 3, 6: 4}[colour]
-        elif kind == b"IDAT":
-            data += body
-        place += 12 + length
-    raw, stride = zlib.decompress(data), width * channels
-    above, found = bytearray(stride), []
-    for start in range(0, len(raw), stride + 1):
-        row, how = bytearray(raw[start + 1 : start + 1 + stride]), raw[start]
-        unfiltered(row, above, how, channels)
-        above = row
-        found += [tuple(row[at : at + 3]) for at in range(0, stride, 3 * channels)]
-    return found
-
-
-def unfiltered(row: bytearray, above: bytearray, how: int, channels: int) -> None:
-    """Undo the filter of one row of a PNG, in place."""
-    for at in range(len(row)):
-        left = row[at - channels] if at >= channels else 0
-        up, corner = above[at], above[at - channels] if at >= channels else 0
-        if how == 4:
-            guess = left + up - corner
-            near = min((left, up, corner), key=lambda value: abs(guess - value))
-        else:
-            near = (0, left, up, (left + up) // 2)[how]
-        row[at] = (row[at] + near) % 256

@@ -7,7 +7,6 @@ import re
 import shutil
 import statistics
 import subprocess
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,8 +15,8 @@ import polars as pl
 import pytest
 import torch
 
+from browser import browse, ink_in_colour, needs_browser
 from command import Command
-from report.test_bench_page import browse, needs_browser, pixels
 from shortlist.cli import run as command
 from shortlist.data import Interactions, Split
 from shortlist.losses import SmoothNDCG
@@ -550,17 +549,7 @@ def seen(file: Path, folder: Path, script: str, *flags: str) -> object:
 class TestInABrowser:
     @pytest.mark.parametrize(("scheme", "paper"), [(1, (255, 255, 255)), (0, (0x14, 0x18, 0x1F))])
     def test_light_and_dark(self, file: Path, tmp_path: Path, scheme: int, paper: tuple[int, int, int]) -> None:
-        picture = tmp_path / "page.png"
-        flags = (f"--blink-settings=preferredColorScheme={scheme}", "--window-size=1200,3000",
-                 "--force-device-scale-factor=0.5", f"--screenshot={picture}")  # fmt: skip
-        browse(file, tmp_path, *flags)
-        colours = Counter(pixels(picture.read_bytes()))
-        assert colours.most_common(1)[0][0] == paper
-        is_bright = sum(paper) > 384
-        ink = sum(count for colour, count in colours.items() if (sum(colour) < 200 if is_bright else sum(colour) > 560))
-        assert ink > 200  # text that stands out from its paper
-        drawn = sum(count for colour, count in colours.items() if max(colour) - min(colour) > 90)
-        assert drawn > 300  # and pictures in colour
+        assert ink_in_colour(file, tmp_path, scheme, paper, height=3000) > 300
 
     @pytest.mark.parametrize("width", [1200, 500])
     def test_nothing_is_wider_than_the_page(self, file: Path, tmp_path: Path, width: int) -> None:

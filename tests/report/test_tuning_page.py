@@ -1,21 +1,17 @@
 """The page of a study: what it says is what was tried."""
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from browser import browse, needs_browser
 from command import Command
 from shortlist.data import LoadOptions, load
 from shortlist.report import render
 from shortlist.report.tuning import tuning_page
 from shortlist.tuning import Study, finish, prepare, space_of, work
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
-)
 FIXED = {"model": {"dim": "6"}, "training": {"validate_every": "2", "pilot": "0"}}
 
 
@@ -70,19 +66,11 @@ def test_a_page_of_one_trial(shortlist: Command, clicks: Path, tmp_path: Path) -
     assert ">300<" in page
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="needs a browser")
+@needs_browser
 def test_a_browser_shows_it(made: tuple[Study, str], tmp_path: Path) -> None:
     script = "<script>document.title = document.documentElement.scrollWidth</script></body>"
     path = tmp_path / "page.html"
     path.write_text(made[1].replace("</body>", script), encoding="utf-8")
-    flags = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={tmp_path}/profile",
-        "--window-size=1200,900",
-    ]
-    answer = subprocess.run([CHROMIUM, *flags, "--dump-dom", path.as_uri()], capture_output=True, text=True, check=True)
-    width = re.search(r"<title>(\d+)</title>", answer.stdout)
+    width = re.search(r"<title>(\d+)</title>", browse(path, tmp_path, "--window-size=1200,900", "--dump-dom"))
     assert width is not None
     assert int(width[1]) <= 1200  # nothing is wider than the page
