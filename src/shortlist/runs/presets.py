@@ -144,7 +144,7 @@ PRESETS: dict[str, Preset] = {  # published: SL@K (KDD 2025), Table 2
         settings={
             "model": {"layers": 3, "contrast": 0.05, "init": 0.5},
             "loss": {"tau": 0.1, "tau_w": 0.75, "weight": "published", "pull": 1.0},
-            "optimizer": {"lr": 0.01, "schedule": "linear"},
+            "optimizer": {"lr": 0.03, "schedule": "linear"},
             "training": {"epochs": 25, "patience": 3, "validate_every": 5, "batch": 512},
         },
         published={"ndcg@20": 0.1717, "recall@20": 0.2095},
