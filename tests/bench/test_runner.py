@@ -43,6 +43,7 @@ class TestKeys:
         assert self.name(write, data, settings=({"set": {**said, **looks}},)) != self.name(
             write, data, settings=({"set": looks},)
         )
+        assert self.name(write, data, variants={"as it is": {"loss.tau": 0.2}}) == before  # under whatever name
         assert self.name(write, data, metrics=["ndcg@5", "recall@20"]) == before  # measured in any case
         assert self.name(write, data, metrics=["ndcg@7"]) == before  # what is trained can be measured later
 

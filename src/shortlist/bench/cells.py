@@ -63,7 +63,8 @@ class Cell:
     def folder(self, data: str) -> str:
         """A name for people with a key for changes: other settings or other ``data`` give another folder.
 
-        The lengths of list are no part of it: what was trained can be measured at others.
+        What a grid calls a variant is no part of it, so that grids in one folder share what they have in common; nor are
+        the lengths of list: what was trained can be measured at others.
         """
         chosen, options = self.plan(), self.data_options()
         content = {
@@ -77,7 +78,7 @@ class Cell:
             "ks": [],  # once a part of the key: folders keep their names
         }
         key = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=5).hexdigest()
-        words = "-".join(word for word in self.place if word)
+        words = "-".join(word for word in (self.dataset, self.model, self.loss) if word)
         name = re.sub(r"[^\w.@=+-]+", "_", words).encode()[:150].decode(errors="ignore")  # what every file system takes
         return f"{name}-seed{self.seed}-{key}"
 
