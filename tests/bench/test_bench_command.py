@@ -16,7 +16,7 @@ import pytest
 
 from attempts import Attempts, contents
 from command import Answer, Command
-from shortlist.bench import SHIPPED, Cell, cells, read_spec
+from shortlist.bench import SHIPPED, Cell, cells, read_spec, select
 from shortlist.bench.runner import FAILED
 from shortlist.cli.bench_live import standings, table
 from shortlist.cli.output import in_words
@@ -137,8 +137,9 @@ class TestGood:
         monkeypatch.setattr("shortlist.bench.seconds_of_epoch", lambda cell, split: 1.0)
         only = ("--only", "amazon2014-health", "--data", place, "--out", tmp_path / "out")
         plan = shortlist("bench", name, "--dry-run", "--json", *only).json
-        assert plan["cells"] == len(plan["missing"]) > 20
-        assert plan["seconds"] == 150 * plan["cells"]
+        asked = select(list(cells(read_spec(name))), ["amazon2014-health"])
+        assert plan["cells"] == len(plan["missing"]) == len(asked) > 20
+        assert plan["seconds"] == sum(cell.plan().training.epochs for cell in asked)
 
     def test_a_failing_cell_does_not_stop_the_grid(
         self, shortlist: Command, write: Write, data: Path, tmp_path: Path
