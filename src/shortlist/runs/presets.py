@@ -129,8 +129,8 @@ PRESETS: dict[str, Preset] = {  # published: SL@K (KDD 2025), Table 2
         loss="slatk",
         k=20,
         settings={
-            "model": {"layers": 3, "contrast": 0.01, "init": 0.5},
-            "loss": {"tau": 0.2, "tau_w": 2.25, "weight": "published", "pull": 1.0},
+            "model": {"layers": 3, "contrast": 0.05, "init": 0.5},
+            "loss": {"tau": 0.2, "tau_w": 1.25, "weight": "published", "pull": 1.0},
             "optimizer": {"lr": 0.01, "schedule": "linear"},
             "training": {"epochs": 40, "patience": 3, "batch": 512, "validate_every": 5},
         },
