@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# Two processes of one thread: nearly every test is too small to gain from a second thread.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 .PHONY: help setup demo test check format bench clean
 
@@ -21,13 +23,13 @@ demo: $(READY)   ## fit models on the built-in data: a table, three lists, a rep
 	$(BIN)/shortlist demo --out demo
 
 test: $(READY)   ## the tests and the examples in the docstrings
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 check: $(READY)  ## lint, strict types, tests, doctests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 format: $(READY) ## let ruff lay the code out
 	$(BIN)/ruff check --fix

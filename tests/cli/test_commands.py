@@ -5,7 +5,6 @@ import os
 import pty
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,21 +53,13 @@ class TestHelp:
     def test_version(self, shortlist: Command) -> None:
         assert shortlist("--version").out == f"{package.__version__}\n"
 
-    def test_help_comes_at_once(self) -> None:
-        """Nothing heavy is imported; the best of some tries, for the machine may be busy."""
+    def test_help_imports_nothing_heavy(self) -> None:
         program = (
             "import sys, shortlist.cli; shortlist.cli.run(['--help']); print(sorted(sys.modules), file=sys.stderr)"
         )
         words = [sys.executable, "-c", program]
         printed = subprocess.run(words, capture_output=True, text=True, check=True, env={"PYTHONPATH": SOURCE})
         assert not any(f"'{heavy}'" in printed.stderr for heavy in ("torch", "polars", "numpy", "scipy", "altair"))
-
-        def seconds() -> float:
-            begin = time.perf_counter()
-            in_a_process("--help")
-            return time.perf_counter() - begin
-
-        assert min(seconds() for _ in range(5)) < 0.4
 
     def test_there_is_a_flag_for_every_option_of_the_loader(self) -> None:
         assert list(FLAGS) == list(LoadOptions.declared)

@@ -63,8 +63,8 @@ class Cell:
     def folder(self, data: str) -> str:
         """A name for people with a key for changes: other settings or other ``data`` give another folder.
 
-        What a grid calls a variant is no part of it, so that grids in one folder share what they have in common; nor are
-        the lengths of list: what was trained can be measured at others.
+        What a grid calls a variant is no part of it, so that grids in one folder share what they have in common; nor
+        are the lengths of list: what was trained can be measured at others.
         """
         chosen, options = self.plan(), self.data_options()
         content = {
