@@ -142,7 +142,7 @@ PRESETS: dict[str, Preset] = {  # published: SL@K (KDD 2025), Table 2
         loss="slatk",
         k=20,
         settings={
-            "model": {"layers": 3, "contrast": 0.05, "init": 0.5},
+            "model": {"layers": 3, "contrast": 0.01, "init": 0.5},
             "loss": {"tau": 0.1, "tau_w": 0.75, "weight": "published", "pull": 1.0},
             "optimizer": {"lr": 0.03, "schedule": "linear"},
             "training": {"epochs": 25, "patience": 3, "validate_every": 5, "batch": 512},
