@@ -278,6 +278,29 @@ class TestRules:
         assert found[0].data_options().seed == 5
 
 
+class TestFolders:
+    def test_one_training_has_one_folder_in_every_grid(self) -> None:
+        """Tables 2 and 3 word seven losses differently: a pilot where the temperature is set, ndcg@20 at K = 20."""
+        folders = [
+            {cell.folder("data") for cell in cells(read_spec(name)) if (cell.model, cell.seed) == ("mf", 0)}
+            for name in ("slatk-table2", "slatk-table3")
+        ]
+        shared = {re.sub(r"^amazon2014-|-seed0-.*$", "", name) for name in folders[0] & folders[1]}
+        losses = ("bpr", "guidedrec", "llpauc", "sl", "advinfonce", "bsl", "psl")
+        assert shared >= {f"{name}-mf-{loss}" for name in ("health", "electronic") for loss in losses}
+
+    @pytest.mark.parametrize(
+        "change", ["training.epochs: 3", "training.metric: recall", "training.pilot: 2", "loss.pull: 0.9"]
+    )
+    def test_what_changes_the_result_changes_the_folder(self, tmp_path: Path, change: str) -> None:
+        name, value = change.split(": ")
+        plain, changed = (
+            grid(tmp_path, losses=["sl"], settings=settings)[0].folder("data")
+            for settings in ([], [{"set": {name: yaml.safe_load(value)}}])
+        )
+        assert plain != changed
+
+
 class TestOnly:
     @pytest.fixture
     def found(self, tmp_path: Path) -> list[Cell]:

@@ -68,19 +68,29 @@ class Cell:
         """
         chosen, options = self.plan(), self.data_options()
         content = {
-            **chosen.config(),
+            **_what_decides(chosen),
             "format": FORMAT,
             "model": {"name": self.model, **chosen.model.settings()},
             "tau is open": chosen.tau_is_open,
             "protocol": options.protocol,
             "seeds": [self.seed, options.seed],
             "data": data,
-            "ks": [],  # once a part of the key: folders keep their names
         }
         key = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=5).hexdigest()
         words = "-".join(word for word in (self.dataset, self.model, self.loss) if word)
         name = re.sub(r"[^\w.@=+-]+", "_", words).encode()[:150].decode(errors="ignore")  # what every file system takes
         return f"{name}-seed{self.seed}-{key}"
+
+
+def _what_decides(chosen: Plan) -> dict[str, Any]:
+    """The configuration without what leaves the result as it is, so that one training has one key in every grid."""
+    config = chosen.config()
+    if chosen.loss is None:
+        return config
+    idle = {"checkpoint_every", *(() if chosen.tau_is_open else ("pilot",))}
+    training = {name: value for name, value in config["training"].items() if name not in idle}
+    metric, k = chosen.decides()
+    return {**config, "training": {**training, "metric": f"{metric}@{k}"}}
 
 
 def cells(spec: Spec) -> Iterator[Cell]:
