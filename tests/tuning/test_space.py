@@ -73,6 +73,13 @@ def test_the_loss_is_the_one_that_trains(monkeypatch: pytest.MonkeyPatch) -> Non
     assert space_of("ease", None, 20).loss is None
 
 
+@pytest.mark.parametrize("name", [name for name in PRESETS if name.endswith("-xsimgcl")])
+def test_the_search_of_a_contrast_reaches_that_of_presets(name: str) -> None:
+    search = models["xsimgcl"].declared["contrast"].search
+    assert search is not None
+    assert PRESETS[name].settings["model"]["contrast"] in search.choices
+
+
 def test_a_preset_is_where_a_search_begins() -> None:
     given = preset("slatk-gowalla-mf").settings_for("mf", "slatk")
     space = space_of("mf", "slatk", 20, values=given)
