@@ -1,8 +1,10 @@
 """Specifications: what is read, and what is said of what cannot be."""
 
 import csv
+import json
 import re
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import yaml
 
 from shortlist.bench import SHIPPED, TABLES, Cell, cells, read_spec, select
+from shortlist.bench.published import Published
 from shortlist.bench.runner import ORIGINS
 from shortlist.data.builtin import DEBIAN_NAME
 from shortlist.errors import InputError
@@ -335,12 +338,33 @@ class TestOnly:
             select(found, ["slatkk"])
 
 
-@pytest.mark.parametrize("name", sorted(name for name, preset in PRESETS.items() if preset.model != "mf"))
-def test_presets_of_graph_models_are_cells_of_table_2(name: str) -> None:
-    preset = PRESETS[name]
+def measured() -> dict[str, Any]:
+    """The settings of the presets that docs/results/published.md has measured, as it prints them."""
+    page = (Path(__file__).parents[2] / "docs" / "results" / "published.md").read_text(encoding="utf-8")
+    lines = page.split("\n## Settings\n")[1].split("\n## ")[0]
+    return {name: json.loads(text) for name, text in re.findall(r"^- `(.+)`: `(.+)`$", lines, re.MULTILINE)}
+
+
+def test_there_is_a_preset_for_each_row_that_is_asked_for() -> None:
+    asked = product(["slatk", "sl", "bpr"], ["health", "electronic", "gowalla"], ["mf", "lightgcn", "xsimgcl"])
+    assert set(PRESETS) == {"-".join(words) for words in asked}
+    assert set(measured()) == {name for name in PRESETS if name.endswith("-mf") and not name.startswith("bpr-")}
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_a_preset_is_as_the_results_have_it(name: str) -> None:
+    """Its settings are those of docs/results/published.md, or of the grid of Table 2; its figures are Table 2's."""
+    preset, spec = PRESETS[name], read_spec("slatk-table2")
+    assert spec.published is not None
+    row = spec.published.columns(preset.data, preset.model, preset.loss, "")
+    table = Published(spec.published.table)
+    assert preset.published == {metric: table.value(row, metric) for metric in spec.metrics}
+    if name in measured():
+        assert preset.settings == measured()[name]
+        return
     asked = (preset.data, preset.model, preset.loss)
-    cell = next(each for each in cells(read_spec("slatk-table2")) if (each.dataset, each.model, each.loss) == asked)
+    cell = next(each for each in cells(spec) if (each.dataset, each.model, each.loss) == asked)
     grids = {"pilot", "beat_popularity"}  # what is right for a grid need not be for somebody's own table
     told = {section: dict(values) for section, values in cell.settings.items()}
     told["training"] = {key: value for key, value in told["training"].items() if key not in grids}
-    assert told == preset.settings
+    assert preset.settings == told

@@ -2,7 +2,7 @@
 
 import json
 import re
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import NoReturn
 
@@ -91,6 +91,14 @@ class TestGood:
         assert (config["model"]["dim"], config["k"], "tau" in config["loss"]) == (6, 7, False)
         answer = shortlist("train", clicks, "--preset", "slatk-click-mf", "--out", tmp_path / "other")
         says(answer, 2, "presets: unknown name 'slatk-click-mf'; did you mean 'slatk-clicks-mf'?")
+
+    @pytest.mark.parametrize("command", ["train", "tune"])
+    def test_help_tells_the_names_of_all_presets(self, shortlist: Command, command: str) -> None:
+        shown = shortlist(command, "--help").out
+        told = set(re.findall(r"[a-z]+", shown.split("LOSS-SET-MODEL")[1].split("For instance")[0]))
+        parts = [dict.fromkeys(words) for words in zip(*(name.split("-") for name in PRESETS), strict=True)]
+        assert told >= {word for words in parts for word in words}
+        assert set(PRESETS) == {"-".join(words) for words in product(*parts)}  # the help promises all
 
     def test_a_terminal_sees_how_training_goes_and_the_log_grows(self, tastes: Path, tmp_path: Path) -> None:
         out = tmp_path / "run"

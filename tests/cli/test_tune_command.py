@@ -68,6 +68,15 @@ class TestGood:
         assert open_run(again).metrics["valid"] == run.metrics["valid"]
         assert len(shortlist("recommend", out / "best", "--user", "person-07", "--k", 5, "--json").json["items"]) == 5
 
+    def test_the_loss_that_a_model_chooses_is_said(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+        few = ("model.dim=4", "model.hidden=8,4", "training.epochs=2", "training.beat_popularity=false")
+        arguments = ["tune", clicks, "--model", "ncf", "--k", 5, *(word for text in few for word in ("--set", text))]
+        told = shortlist(*arguments, "--trials", 2, "--out", tmp_path / "tuned", "--json").json
+        assert "--model ncf --loss bce " in told["command"]
+        again = train(shortlist, told["command"], tmp_path / "again")
+        best = tmp_path / "tuned" / "best"
+        assert (again / "model.safetensors").read_bytes() == (best / "model.safetensors").read_bytes()
+
     def test_started_again_it_goes_on(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         ease = ["tune", clicks, "--model", "ease", "--k", 5, "--out", tmp_path / "tuned"]
         first = shortlist(*ease, "--trials", 2)

@@ -13,6 +13,8 @@ from shortlist.losses import BCE, BPR, SL, Loss, SLAtK
 from shortlist.models import NCF, base
 from shortlist.runs import open_run
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
+from shortlist.training.batches import SampledPairs
+from shortlist.training.settings import batches_for
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,14 @@ def test_blocks_do_not_show(train: Interactions, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(base, "_BLOCK_ITEMS", 7)
     torch.testing.assert_close(model.score_all(np.arange(40)), whole)
     assert model.score_all(np.empty(0, np.int64)).shape == (0, 30)
+
+
+@pytest.mark.parametrize(("loss", "drawn"), [(BCE(), 1), (SL(), 64)])
+def test_how_many_items_stand_against_a_positive(loss: Loss, drawn: int, train: Interactions) -> None:
+    """As the docstring says."""
+    batches = batches_for(NCF(), loss, train, TrainingSettings())
+    assert isinstance(batches, SampledPairs)
+    assert batches.count == drawn
 
 
 @pytest.mark.parametrize("loss", [BCE(), BPR(), SL(tau=1.0, denominator="all"), SLAtK(k=5, tau=1.0, refresh=2)])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from shortlist.runs import PRESETS, plan
+from shortlist.losses import registry as losses
+from shortlist.runs import PRESETS, SECTIONS, plan
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
@@ -11,9 +12,10 @@ def test_a_preset_is_a_plan(name: str) -> None:
     loss, data, model = name.split("-")
     assert (chosen.loss, chosen.model) == (loss, model)
     assert chosen.data.endswith(data)
+    assert set(chosen.settings) <= set(SECTIONS)
     made = plan(chosen.model, chosen.loss, chosen.k, values=chosen.settings)
     assert made.model.settings()["dim"] == 64
-    assert made.model.settings()["similarity"] == "cosine"
+    assert made.model.settings()["similarity"] == losses[loss].similarity
     assert made.model.settings().get("layers") == {"mf": None, "lightgcn": 2, "xsimgcl": 3}[model]
     assert not made.tau_is_open
     assert set(chosen.published) == {"ndcg@20", "recall@20"}

@@ -5,7 +5,7 @@ import pytest
 from shortlist.errors import InputError
 from shortlist.losses import registry as losses
 from shortlist.models import registry as models
-from shortlist.runs import PRESETS, plan, preset
+from shortlist.runs import PRESETS, Preset, plan, preset
 from shortlist.tuning import space_of
 from shortlist.tuning.space import distributions, rounded
 
@@ -59,6 +59,25 @@ def test_a_search_begins_with_what_was_published_exactly() -> None:
         assert made.config() == plan("mf", "slatk", 20, values=PRESETS[name].settings).config()
     fixed = dict(space_of("mf", "slatk", 20, texts={"training": {"epochs": "5"}}).starts())
     assert all("training.epochs" not in point for point in fixed.values())
+
+
+def test_the_loss_is_the_one_that_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where none is named, the model's own choice decides what is searched and which presets fit."""
+    settings = {"optimizer": {"lr": 0.02}}
+    for loss in ("slatk", "bce"):
+        monkeypatch.setitem(PRESETS, f"{loss}-clicks-ncf", Preset("clicks", "ncf", loss, 20, settings))
+    space = space_of("ncf", None, 20)
+    assert space.loss == "bce"
+    assert space == space_of("ncf", "bce", 20)
+    assert list(dict(space.starts())) == ["default", "bce-clicks-ncf"]
+    assert space_of("ease", None, 20).loss is None
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name.endswith("-xsimgcl")])
+def test_the_search_of_a_contrast_reaches_that_of_presets(name: str) -> None:
+    search = models["xsimgcl"].declared["contrast"].search
+    assert search is not None
+    assert PRESETS[name].settings["model"]["contrast"] in search.choices
 
 
 def test_a_preset_is_where_a_search_begins() -> None:

@@ -10,6 +10,7 @@ import typer
 
 from shortlist.cli.load_flags import load_options, with_load_flags
 from shortlist.cli.output import AsJson, print_json, print_table, step
+from shortlist.cli.settings import Data
 
 data = typer.Typer(help="Look at data; list and get public sets.", rich_markup_mode="rich", no_args_is_help=False)
 
@@ -17,7 +18,7 @@ data = typer.Typer(help="Look at data; list and get public sets.", rich_markup_m
 @data.command()
 @with_load_flags
 def info(
-    source: Annotated[str, typer.Argument(metavar="DATA", help="A folder, table, archive or registered name.")],
+    source: Data,
     flags: dict[str, str],
     as_json: AsJson = False,
 ) -> None:

@@ -10,15 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
-from shortlist.cli.output import AsJson, print_json, step
-from shortlist.cli.registered import parameter_facts, print_parameters
+from shortlist.cli.output import AsJson, step
+from shortlist.cli.registered import Name, answer, parameter_facts, print_parameters
 
 NARROW = 80
 """Columns that everything fits in where no terminal says how many it has."""
 
 
 def losses(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them, with its settings.")] = None,
+    name: Name = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="PAGE.md", help="Write all as a page, with pictures.")
     ] = None,
@@ -38,14 +38,8 @@ def losses(
 
     if out is not None:
         _write(out, name)
-    elif name is not None and as_json:
-        print_json({"name": name, **_facts(name)})
-    elif name is not None:
-        _tell(name)
-    elif as_json:
-        print_json({"losses": {each: _facts(each) for each in registry}})
     else:
-        _list()
+        answer("losses", registry, name, as_json, facts=_facts, tell=_tell, tell_all=_list)
 
 
 def _facts(name: str) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from shortlist.cli.output import AsJson, print_json, print_table
-from shortlist.cli.registered import parameter_facts, print_parameters
+from shortlist.cli.output import AsJson, print_table
+from shortlist.cli.registered import Name, answer, parameter_facts, print_parameters
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them, with its settings.")] = None,
+    name: Name = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="PAGE.md", help="Write all as a page.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -30,18 +30,15 @@ def models(
 
     if out is not None:
         _write(out, name)
-        return
-    if name is None:
-        if as_json:
-            print_json({"models": {each: _facts(each) for each in registry}})
-        else:
-            rows = [(each, _learns(each), registry[each].summary) for each in sorted(registry)]
-            print_table(["model", "learns", "what it does"], rows)
-        return
+    else:
+        answer("models", registry, name, as_json, facts=_facts, tell=_tell, tell_all=_list)
+
+
+def _tell(name: str) -> None:
+    """All that a model says of itself, for people."""
+    from shortlist.models import registry
+
     facts = _facts(name)
-    if as_json:
-        print_json({"name": name, **facts})
-        return
     print(f"{name}: {facts['formula']}\n{facts['summary']}")
     learns = f"{facts['learns']}, {facts['loss']} if none is named" if facts["loss"] else facts["learns"]
     print(f"learns {learns}" + (f"; {facts['citation']}" if facts["citation"] else ""))
@@ -49,6 +46,14 @@ def models(
         if fact:
             print(f"{key}: {fact}")
     print_parameters("model", registry[name])
+
+
+def _list() -> None:
+    """Every model in a line."""
+    from shortlist.models import registry
+
+    rows = [(each, _learns(each), registry[each].summary) for each in sorted(registry)]
+    print_table(["model", "learns", "what it does"], rows)
 
 
 def _write(out: Path, name: str | None) -> None:

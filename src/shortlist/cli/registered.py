@@ -1,13 +1,39 @@
-"""How the settings of a registered model or loss are told."""
+"""How registered models and losses are told, and the settings of one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Any
 
-from shortlist.cli.output import print_table
+import typer
+
+from shortlist.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from shortlist.parameters import Configured
+
+Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them, with its settings.")]
+
+
+def answer(
+    kind: str,
+    names: Iterable[str],
+    name: str | None,
+    as_json: bool,
+    *,
+    facts: Callable[[str], dict[str, Any]],
+    tell: Callable[[str], None],
+    tell_all: Callable[[], None],
+) -> None:
+    """One of a kind, or all of it where no name is given: for programs its facts, for people in words."""
+    if as_json and name is not None:
+        print_json({"name": name, **facts(name)})
+    elif as_json:
+        print_json({kind: {each: facts(each) for each in names}})
+    elif name is not None:
+        tell(name)
+    else:
+        tell_all()
 
 
 def parameter_facts(registered: type[Configured]) -> dict[str, dict[str, Any]]:

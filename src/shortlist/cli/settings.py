@@ -1,4 +1,4 @@
-"""Texts of the command line turned into settings: ``--set model.regularization=300``, ``--ks 5,10,20``."""
+"""What several commands take, and texts turned into settings: ``--set model.regularization=300``, ``--ks 5,10,20``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,22 @@ import typer
 
 from shortlist.errors import InputError, unknown
 
+Data = Annotated[str, typer.Argument(metavar="DATA", help="A folder, table, archive or registered name.")]
+Model = Annotated[str | None, typer.Option("--model", help="Which model; `shortlist models` lists them.")]
+Loss = Annotated[
+    str | None,
+    typer.Option("--loss", help="Which loss (`shortlist losses` lists them); the model's own choice if none."),
+]
+K = Annotated[int | None, typer.Option("--k", help="Length of the list that is shown; 20 unless given.")]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="LOSS-SET-MODEL",
+        help="Settings for a published figure, as a start: slatk, sl or bpr; health, electronic or gowalla; "
+        "mf, lightgcn or xsimgcl. For instance slatk-health-mf.",
+    ),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(

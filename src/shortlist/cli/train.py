@@ -12,7 +12,7 @@ import typer
 
 from shortlist.cli.load_flags import load_options, with_load_flags
 from shortlist.cli.output import AsJson, print_json, print_table, step
-from shortlist.cli.settings import Ks, Log, Set, asked, parse_ks
+from shortlist.cli.settings import Data, K, Ks, Log, Loss, Model, Preset, Set, asked, parse_ks
 from shortlist.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,16 +22,13 @@ if TYPE_CHECKING:
 
 @with_load_flags
 def train(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A folder, table, archive or registered name.")],
+    data: Data,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the run.")],
     flags: dict[str, str],
-    model: Annotated[str | None, typer.Option("--model", help="Which model; `shortlist models` lists them.")] = None,
-    loss: Annotated[
-        str | None,
-        typer.Option("--loss", help="Which loss (`shortlist losses` lists them); the model's own choice if none."),
-    ] = None,
-    k: Annotated[int | None, typer.Option("--k", help="Length of the list that is shown; 20 unless given.")] = None,
-    preset: Annotated[str | None, typer.Option("--preset", help="Settings under one name, as a start.")] = None,
+    model: Model = None,
+    loss: Loss = None,
+    k: K = None,
+    preset: Preset = None,
     settings: Set = None,
     ks: Ks = None,
     log: Log = None,

@@ -13,7 +13,7 @@ import typer
 
 from shortlist.cli.load_flags import with_load_flags
 from shortlist.cli.output import AsJson
-from shortlist.cli.settings import Ks, Set, asked, parse_ks
+from shortlist.cli.settings import Data, K, Ks, Loss, Model, Preset, Set, asked, parse_ks
 from shortlist.cli.tune_job import Job, tuned
 from shortlist.cli.tune_told import tell
 from shortlist.errors import InputError
@@ -26,12 +26,12 @@ UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 @with_load_flags
 def tune(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A folder, table, archive or registered name.")],
+    data: Data,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the study; the best run is DIR/best.")],
     flags: dict[str, str],
-    model: Annotated[str | None, typer.Option("--model", help="Which model; `shortlist models` lists them.")] = None,
-    loss: Annotated[str | None, typer.Option("--loss", help="Which loss; `shortlist losses` lists them.")] = None,
-    k: Annotated[int | None, typer.Option("--k", help="Length of the list that is shown; 20 unless given.")] = None,
+    model: Model = None,
+    loss: Loss = None,
+    k: K = None,
     minutes: Annotated[
         float | None, typer.Option("--minutes", metavar="M", help="Time for all of it; 5 unless --trials is given.")
     ] = None,
@@ -39,7 +39,7 @@ def tune(
         int | None, typer.Option("--trials", metavar="N", min=1, help="How many trials the study has at most.")
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many processes share the work.")] = 1,
-    preset: Annotated[str | None, typer.Option("--preset", help="Settings to begin with, under one name.")] = None,
+    preset: Preset = None,
     settings: Set = None,
     ks: Ks = None,
     as_json: AsJson = False,
@@ -47,8 +47,8 @@ def tune(
     """Find good settings within a time, and write the best run.
 
     The first trial is what `train` does by itself, so that nothing worse comes of it. Trials are judged on validation
-    and given up early when others were better by then; test is looked at once, for the best. What is given with
-    --set is fixed. Stop it at any moment and start it again with the same DIR: it goes on.
+    and given up early when others were better by then; test is looked at in the end, for the best alone. What is
+    given with --set is fixed. Stop it at any moment and start it again with the same DIR: it goes on.
 
     [bold]Examples[/bold]
 

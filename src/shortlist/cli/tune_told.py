@@ -72,8 +72,8 @@ def command(job: Job, settings: Mapping[str, Any]) -> str:
         for section, given in source.items()
         for key, value in given.items()
     }
-    words = ["shortlist", "train", job.data, "--model", job.model]
-    words += ["--loss", job.loss or "slatk"] if job.space().plan({}).loss is not None else []
+    words, loss = ["shortlist", "train", job.data, "--model", job.model], job.space().loss
+    words += [] if loss is None else ["--loss", loss]
     words += ["--k", str(job.k)]
     words += [word for name, text in job.flags.items() for word in (f"--{name.replace('_', '-')}", text)]
     words += [word for name, value in {**fixed, **settings}.items() for word in ("--set", f"{name}={_text(value)}")]

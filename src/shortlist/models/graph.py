@@ -1,11 +1,9 @@
 """Propagation over the graph of users and items: sparse products that run backwards as they run forwards.
 
 A product with the matrix of pairs is a sum of weighted rows for each user or item, which is what ``embedding_bag``
-computes. On Gowalla (737,091 pairs, 64 dimensions, one core) both halves of a layer take 12 ms that way, 15 ms
-with torch's CSR product into a kept buffer, 20 ms where that product allocates, 34 ms with scipy's ``csr_matvecs`` and
-75 ms with torch's COO product. It has no output that can be kept, and needs none: training keeps freed memory
-(:mod:`shortlist.training.memory`). A row is summed in one order whatever the number of threads, so that the same bits
-come out on any of them.
+computes, faster than the sparse products of torch and scipy (``benchmarks/propagation.py`` measures them side by side).
+It has no output that can be kept, and needs none: training keeps freed memory (:mod:`shortlist.training.memory`). A row
+is summed in one order whatever the number of threads, so that the same bits come out on any of them.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class GraphModel(Factored):
 
     def _take(self, user_UD: Tensor, item_ID: Tensor, pairs: Pairs) -> None:
         self.user, self.item, self.pairs = nn.Parameter(user_UD), nn.Parameter(item_ID), pairs
-        self._links = self._make_links(pairs)
+        self._to_users, self._to_items = self._make_links(pairs)
 
     def _make_links(self, pairs: Pairs) -> tuple[Link, Link]:
         """How users are made from items and items from users: by the symmetric normalised adjacency."""
@@ -90,7 +90,7 @@ class LightGCN(GraphModel):
     def spread(self) -> Halves:
         """The mean of the layers, the free vectors among them."""
         weights = [1 / (self.layers + 1)] * (self.layers + 1)
-        return layer_sums(self.user, self.item, self._links[0], [weights])[0]
+        return layer_sums(self.user, self.item, self._to_users, [weights])[0]
 
 
 @registry.register("lightgcn_pp")
@@ -130,12 +130,11 @@ class LightGCNpp(GraphModel):
 
     def spread(self) -> Halves:
         """The free vectors and the mean of the layers."""
-        to_users, to_items = self._links
         layer: Halves = (self.user, self.item)
         total = [part * self.gamma for part in layer]
         for _ in range(self.layers):
             user_UD, item_ID = (item_vectors(part, "cosine") for part in layer)
-            layer = to_users.times(item_ID), to_items.times(user_UD)
+            layer = self._to_users.times(item_ID), self._to_items.times(user_UD)
             total = [
                 whole.add(part, alpha=(1 - self.gamma) / self.layers) for whole, part in zip(total, layer, strict=True)
             ]
@@ -154,7 +153,7 @@ class Contrasted(GraphModel):
     layers: int = param(default=3, at_least=1, help="how far vectors are spread over the graph", search=Search(1, 4))
     noise: float = param(default=0.1, at_least=0, help="length ε of the noise that is added to each layer")
     contrast: float = param(
-        default=0.1, at_least=0, help="weight λ of the contrast", search=Search(choices=(0.05, 0.1, 0.2, 0.5))
+        default=0.1, at_least=0, help="weight λ of the contrast", search=Search(choices=(0.01, 0.05, 0.1, 0.2, 0.5))
     )
     temperature: float = param(default=0.1, above=0, help="temperature τ of the contrast", search=Search(0.05, 0.3))
     contrasted: int = param(
@@ -167,7 +166,7 @@ class Contrasted(GraphModel):
 
     def _disturbed(self, weights: list[list[float]], generator: torch.Generator) -> list[Halves]:
         """Sums of the layers of a noisy pass."""
-        return layer_sums(self.user, self.item, self._links[0], weights, noise(self.noise, generator))
+        return layer_sums(self.user, self.item, self._to_users, weights, noise(self.noise, generator))
 
     def _mean(self) -> list[float]:
         """The weights of the layers: the free vectors have none."""
@@ -175,13 +174,13 @@ class Contrasted(GraphModel):
 
     def spread(self) -> Halves:
         """The mean of the layers without noise."""
-        return layer_sums(self.user, self.item, self._links[0], [self._mean()])[0]
+        return layer_sums(self.user, self.item, self._to_users, [self._mean()])[0]
 
     @torch.no_grad()
     def fold_in(self, histories: Sequence[IntArray], tau: float = 0.2) -> Tensor:
         """A new node joins the graph: its layers are made from those of its items, as training made them."""
         row_P, item_P = self._flat(histories)
-        _, below_ID = layer_sums(self.user, self.item, self._links[0], [[1 / self.layers] * self.layers])[0]
+        _, below_ID = layer_sums(self.user, self.item, self._to_users, [[1 / self.layers] * self.layers])[0]
         degree_R = torch.bincount(row_P, minlength=len(histories))
         weight_P = (degree_R[row_P] * self.pairs.count_I[item_P].clamp(min=1)).float().rsqrt_()
         vector_ND = below_ID.new_zeros(len(histories), self.dim)
@@ -228,7 +227,8 @@ class SimGCL(Contrasted):
     .. math:: E^{k+1} = \hat A E^k + \varepsilon\,\mathrm{sign}(\hat A E^k) \odot z/|z|,\qquad
               E = \frac{1}{L} \sum_{k=1}^{L} E^k
 
-    Scores come from a third pass without noise.
+    Scores come from a third pass without noise. Vectors start normal, as for every graph model here, where the authors'
+    code draws them Xavier-uniform.
 
     Yu et al., "Are Graph Augmentations Necessary? Simple Graph Contrastive Learning for Recommendation", SIGIR 2022.
 
@@ -274,6 +274,8 @@ class XSimGCL(Contrasted):
 
     .. math:: E^{k+1} = \hat A E^k + \varepsilon\,\mathrm{sign}(\hat A E^k) \odot z/|z|,\qquad
               E = \frac{1}{L} \sum_{k=1}^{L} E^k,\qquad \text{contrast of } E \text{ and } E^{l^*}
+
+    Vectors start normal, as for every graph model here, where the authors' code draws them Xavier-uniform.
 
     Yu et al., "XSimGCL: Towards Extremely Simple Graph Contrastive Learning for Recommendation", TKDE 2023.
 

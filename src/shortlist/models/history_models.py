@@ -105,6 +105,9 @@ class SimpleX(HistoryModel):
 
     .. math:: x_u = g\,e_u + (1-g)\,V \cdot \frac{1}{|H_u|} \sum_{i \in H_u} e_i
 
+    The paper trains it with CCL, here SL@K does unless a loss is named; vectors start with the deviation ``init``, in
+    the authors' code with 0.0001.
+
     Mao et al., "SimpleX: A Simple and Strong Baseline for Collaborative Filtering", CIKM 2021.
 
     >>> train = Interactions.from_pairs([0, 1], [0, 1], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])

@@ -25,6 +25,8 @@ class NCF(Joint):
 
     The MLP has ReLU layers that narrow. The score is what the paper passes through a sigmoid: losses do that. Since no
     product of vectors gives the scores, positives stand against drawn items, not against the whole catalogue.
+    BCE, which trains it unless a loss is named, draws one for each, the paper 4 (``training.negatives=4``); losses that
+    have no number of their own draw 64.
 
     He et al., "Neural Collaborative Filtering", WWW 2017.
 

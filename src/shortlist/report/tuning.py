@@ -24,23 +24,29 @@ def tuning_page(study: Study, run: Run) -> Page:
     name = " with ".join(run.config[part]["name"] for part in ("model", "loss") if part in run.config)
     count, given_up = len([each for each in trials if each.state != "waiting"]), run.config["tuned"]["trials"]["pruned"]
     test = run.metrics["test"].get(metric)
+    on_test = "on test, which is measured for the best alone, each time that the study is brought to its end"
     lead = (
         f"{count} trials, of which {given_up} were given up early, judged by {metric} on validation. "
         f"Trial {best.number} was best with {best.value:.4f}"
-        + (f"; measured once on test, it has {test:.4f}." if test is not None else ".")
+        + (f"; {on_test}, it has {test:.4f}." if test is not None else ".")
     )
     figures = [Figure("Trials in their order", _course(shown, metric), "The line is the best so far.")]
+    texts = []
     if importance:
         frame = pl.DataFrame({"name": list(importance), "value": list(importance.values())})
         text = "Which settings set the better trials apart from the others, by PED-ANOVA."
         figures.append(Figure("Importance", bars(frame, title="share"), text))
+    else:
+        texts.append(
+            f"Which settings matter is not shown: that takes {study.enough} trials or more, of different figures."
+        )
     order = [*importance, *(each for each in study.space.searched if each not in importance)]
     return Page(
         f"Tuning {name} on {run.config['data']['source']}",
         lead,
         [
             Section("The best", tables=[_best(study.space, best, trials[0])]),
-            Section("What was tried", figures=figures),
+            Section("What was tried", texts, figures=figures),
             Section(
                 "Setting by setting",
                 ["Each point is a trial. Those that were given up show what they had reached by then."],

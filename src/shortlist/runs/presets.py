@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any
+
+import yaml
 
 from shortlist.errors import unknown
 
@@ -34,158 +37,19 @@ class Preset:
         return {section: values for section, values in self.settings.items() if fits.get(section, True)}
 
 
-PRESETS: dict[str, Preset] = {  # published: SL@K (KDD 2025), Table 2
-    "slatk-health-mf": Preset(
-        data="amazon2014-health",
-        model="mf",
-        loss="slatk",
-        k=20,
-        settings={
-            "loss": {"tau": 0.2, "tau_w": 2.5, "weight": "published", "pull": 1.0},
-            "optimizer": {"lr": 0.01, "schedule": "constant"},
-            "training": {"epochs": 150, "patience": 6},
-        },
-        published={"ndcg@20": 0.1390, "recall@20": 0.1823},
-    ),
-    "slatk-electronic-mf": Preset(
-        data="amazon2014-electronic",
-        model="mf",
-        loss="slatk",
-        k=20,
-        settings={
-            "loss": {"tau": 0.2, "tau_w": 2.25, "weight": "published", "pull": 1.0},
-            "optimizer": {"lr": 0.01, "schedule": "linear"},
-            "training": {"epochs": 60, "batch": 128, "validate_every": 10},
-        },
-        published={"ndcg@20": 0.0590, "recall@20": 0.0901},
-    ),
-    "slatk-gowalla-mf": Preset(
-        data="gowalla",
-        model="mf",
-        loss="slatk",
-        k=20,
-        settings={
-            "loss": {"tau": 0.1, "tau_w": 1.0, "weight": "published", "pull": 1.0},
-            "optimizer": {"lr": 0.03, "schedule": "linear"},
-            "training": {"epochs": 60, "validate_every": 10},
-        },
-        published={"ndcg@20": 0.1709, "recall@20": 0.2121},
-    ),
-    "slatk-health-lightgcn": Preset(
-        data="amazon2014-health",
-        model="lightgcn",
-        loss="slatk",
-        k=20,
-        settings={
-            "model": {"layers": 2},
-            "loss": {"tau": 0.2, "tau_w": 2.5, "weight": "published", "pull": 1.0},
-            "optimizer": {"lr": 0.01, "schedule": "constant"},
-            "training": {"epochs": 150, "patience": 6},
-        },
-        published={"ndcg@20": 0.1371, "recall@20": 0.1783},
-    ),
-    "slatk-electronic-lightgcn": Preset(
-        data="amazon2014-electronic",
-        model="lightgcn",
-        loss="slatk",
-        k=20,
-        settings={
-            "model": {"layers": 2},
-            "loss": {"tau": 0.2, "tau_w": 2.25, "weight": "published", "pull": 1.0},
-            "optimizer": {"lr": 0.01, "schedule": "linear"},
-            "training": {"epochs": 60, "patience": 3, "batch": 128, "validate_every": 10},
-        },
-        published={"ndcg@20": 0.0591, "recall@20": 0.0903},
-    ),
-    "slatk-gowalla-lightgcn": Preset(
-        data="gowalla",
-        model="lightgcn",
-        loss="slatk",
-        k=20,
-        settings={
-            "model": {"layers": 2},
-            "loss": {"tau": 0.1, "tau_w": 0.75, "weight": "published", "pull": 1.0},
-            "optimizer": {"lr": 0.03, "schedule": "linear"},
-            "training": {"epochs": 25, "patience": 3, "validate_every": 5},
-        },
-        published={"ndcg@20": 0.1729, "recall@20": 0.2128},
-    ),
-    "slatk-health-xsimgcl": Preset(
-        data="amazon2014-health",
-        model="xsimgcl",
-        loss="slatk",
-        k=20,
-        settings={
-            "model": {"layers": 3, "contrast": 0.01, "init": 0.5},
-            "loss": {"tau": 0.2, "tau_w": 2.5, "weight": "published", "pull": 1.0},
-            "optimizer": {"lr": 0.01, "schedule": "constant"},
-            "training": {"epochs": 150, "patience": 6},
-        },
-        published={"ndcg@20": 0.1332, "recall@20": 0.1753},
-    ),
-    "slatk-electronic-xsimgcl": Preset(
-        data="amazon2014-electronic",
-        model="xsimgcl",
-        loss="slatk",
-        k=20,
-        settings={
-            "model": {"layers": 3, "contrast": 0.05, "init": 0.5},
-            "loss": {"tau": 0.2, "tau_w": 1.25, "weight": "published", "pull": 1.0},
-            "optimizer": {"lr": 0.01, "schedule": "linear"},
-            "training": {"epochs": 40, "patience": 3, "batch": 512, "validate_every": 5},
-        },
-        published={"ndcg@20": 0.0571, "recall@20": 0.0869},
-    ),
-    "slatk-gowalla-xsimgcl": Preset(
-        data="gowalla",
-        model="xsimgcl",
-        loss="slatk",
-        k=20,
-        settings={
-            "model": {"layers": 3, "contrast": 0.01, "init": 0.5},
-            "loss": {"tau": 0.1, "tau_w": 0.75, "weight": "published", "pull": 1.0},
-            "optimizer": {"lr": 0.03, "schedule": "linear"},
-            "training": {"epochs": 25, "patience": 3, "validate_every": 5, "batch": 512},
-        },
-        published={"ndcg@20": 0.1717, "recall@20": 0.2095},
-    ),
-    "sl-health-mf": Preset(
-        data="amazon2014-health",
-        model="mf",
-        loss="sl",
-        k=20,
-        settings={
-            "loss": {"tau": 0.2, "pull": 1.0},
-            "optimizer": {"lr": 0.01, "schedule": "constant"},
-            "training": {"epochs": 150, "patience": 6},
-        },
-        published={"ndcg@20": 0.1261, "recall@20": 0.1719},
-    ),
-    "sl-electronic-mf": Preset(
-        data="amazon2014-electronic",
-        model="mf",
-        loss="sl",
-        k=20,
-        settings={
-            "loss": {"tau": 0.2, "pull": 1.0},
-            "optimizer": {"lr": 0.005, "schedule": "linear"},
-            "training": {"epochs": 60, "validate_every": 10},
-        },
-        published={"ndcg@20": 0.0529, "recall@20": 0.0821},
-    ),
-    "sl-gowalla-mf": Preset(
-        data="gowalla",
-        model="mf",
-        loss="sl",
-        k=20,
-        settings={
-            "loss": {"tau": 0.1, "pull": 1.0},
-            "optimizer": {"lr": 0.03, "schedule": "linear"},
-            "training": {"epochs": 60, "validate_every": 10},
-        },
-        published={"ndcg@20": 0.1624, "recall@20": 0.2064},
-    ),
-}
+def _read() -> dict[str, Preset]:
+    """The presets that come with the library. A name says the loss, the set and the model."""
+    told = yaml.safe_load((files("shortlist.runs") / "presets.yaml").read_text(encoding="utf-8"))
+    found = {}
+    for name, settings in told["presets"].items():
+        loss, data, model = name.split("-")
+        published = settings.pop("published")
+        found[name] = Preset(told["sets"][data], model, loss, told["k"], settings, published)
+    return found
+
+
+PRESETS: dict[str, Preset] = _read()
+"""All presets by name."""
 
 
 def preset(name: str) -> Preset:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shortlist.errors import InputError
 from shortlist.losses import registry as losses
-from shortlist.models import Trained
 from shortlist.models import registry as models
 from shortlist.parameters import Param, Search
 from shortlist.runs import PRESETS, Plan, Preset, plan
@@ -25,6 +24,7 @@ DIGITS = 3
 class Space:
     """What is searched, by whole name, and what is not: a point of the space makes a plan.
 
+    ``loss`` names the loss that trains the model, its own choice included; a baseline has none.
     ``values`` are where the search begins, as a preset has them; ``texts``, as typed on a command line, are fixed.
 
     >>> space = space_of("mf", "sl", 20, texts={"optimizer": {"lr": "0.03"}})
@@ -61,7 +61,7 @@ class Space:
         A preset brings settings that are not searched as well, such as its schedule; what was fixed stays so.
         """
         yield "default", self.default()
-        wanted = (self.model, self.loss or "slatk")
+        wanted = (self.model, self.loss)
         fitting = [name for name, preset in PRESETS.items() if (preset.model, preset.loss) == wanted]
         for name in sorted(fitting, key=lambda name: PRESETS[name].settings.get("training", {}).get("epochs", 0)):
             yield name, {**self.default(), **self._free(PRESETS[name])}
@@ -102,8 +102,8 @@ def space_of(
     values, texts = values or {}, texts or {}
     chosen = plan(model, loss, k, values=values, texts=texts)
     owners: dict[str, Mapping[str, Param]] = {"model": models[model].declared}
-    if isinstance(chosen.model, Trained):
-        owners |= {"loss": losses[chosen.loss_name or "slatk"].declared}
+    if chosen.loss_name is not None:
+        owners |= {"loss": losses[chosen.loss_name].declared}
         owners |= {"optimizer": OptimizerSettings.declared, "training": TrainingSettings.declared}
     searched = {
         f"{section}.{name}": parameter
@@ -116,8 +116,8 @@ def space_of(
     if not searched:
         what = f"{model} with {chosen.loss_name}" if chosen.loss_name else model
         raise InputError(f"tune: expected settings that can be searched, received none that is free ({what})")
-    space = Space(model, loss, k, searched, values, texts)
-    return Space(model, loss, k, _wide_enough(searched, space.default()), values, texts)
+    space = Space(model, chosen.loss_name, k, searched, values, texts)
+    return replace(space, searched=_wide_enough(searched, space.default()))
 
 
 def distributions(space: Space) -> dict[str, Any]:

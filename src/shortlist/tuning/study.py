@@ -172,6 +172,11 @@ class Study:
         done = [each for each in self.trials() if each.state == "done" and each.value is not None]
         return max(done, key=lambda each: (each.value, -each.number), default=None)
 
+    @property
+    def enough(self) -> int:
+        """How many trials of different figures it takes to tell the importance of settings."""
+        return 2 * len(self.space.searched) + 2
+
     def importance(self) -> dict[str, float]:
         """How much each setting sets the better trials apart, as shares, by PED-ANOVA; none where trials are few.
 
@@ -182,7 +187,7 @@ class Study:
         with self._stored():
             found = [(each, each.value if each.value is not None else _last(each)) for each in self._trials()]
         valued = [(each, value) for each, value in found if value is not None and each.state.is_finished()]
-        if len({value for _, value in valued}) < 2 * len(self.space.searched) + 2:
+        if len({value for _, value in valued}) < self.enough:
             return {}
         whole = optuna().create_study(direction="maximize")
         for each, value in valued:

@@ -172,7 +172,7 @@ def finish(
     overwrite: bool = False,
     watch: Watch | None = None,
 ) -> Outcome:
-    """The best trial as a run: the one time that the test part is looked at.
+    """The best trial as a run: here alone, each time that a study is brought to its end, test is looked at.
 
     Its model is at hand since it was trained. Should the file be gone, it is trained again, which gives the same.
     """
