@@ -149,7 +149,7 @@ class TestGood:
         answer = shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0")
         assert answer.code == 0
         assert re.search(r"clicks.csv mf bpr seed 0: failed: .* became .*; try ", answer.err)
-        assert re.search(r"^failed: clicks.csv mf bpr: .*became ", answer.out, re.MULTILINE)
+        assert re.search(r"^failed: clicks.csv mf bpr seed 0: .*became ", answer.out, re.MULTILINE)
         assert "(1 failed)" in answer.out
         (failed,) = [path for path in runs(out).values() if (path / FAILED).exists()]
         before = stamps(out)

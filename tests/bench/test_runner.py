@@ -231,7 +231,7 @@ class TestFailures:
         rows = summarise(read_spec(write()), {cell: result for cell, result in results.items() if result})
         assert [(row.loss, row.failed, len(row.values)) for row in rows] == [("sl", 0, 2), ("bpr", 2, 0)]
         assert rows[1].texts()[5] == "failed"
-        assert rows[1].reason == failure.reason
+        assert rows[1].failures[0] == failure.reason
 
     def test_a_bug_in_a_loss_of_ones_own(
         self, write: Write, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -71,8 +71,13 @@ def test_what_the_page_holds(page: Page, made: tuple[Spec, Bench, dict[Cell, Res
     assert table.live
     assert sum(cell.mark for row in table.cells() for cell in row[5:6]) == 2  # the best of the losses, of the baselines
     assert [row[5].text for row in table.cells()][1] == "failed"
-    assert failed.rows[0][:4] == ["clicks.csv", "mf", "bpr", "2"]
+    assert [row[:4] for row in failed.rows] == [["clicks.csv", "mf", "bpr", "0, 1"]]  # which failed for one reason
     assert "became" in str(failed.rows[0][4])
+    spec, _, results = made
+    valid = [row.valid for row in summarise(spec, results)]
+    assert [row[9].text for row in table.cells()] == ["" if each is None else f"{each:.4f}" for each in valid]
+    assert valid[1] is None
+    assert all(each is not None for each in valid[:1] + valid[2:])
     assert [figure.title for figure in found["Metric against loss.tau_w"].figures] == ["clicks.csv, mf: ndcg@5"]
     assert [figure.title for figure in found["Metric against K"].figures] == ["clicks.csv, baselines: ndcg@K"]
     learned = found["Learning curves"].figures[0].svg

@@ -251,7 +251,7 @@ def _draw(
 def _tell(grid: Spec, rows: Sequence[Row], page: Path | None, as_json: bool) -> None:
     from rich.text import Text
 
-    from shortlist.bench.results import HEAD, MEASURED, notes_of, reasons
+    from shortlist.bench.results import HEAD, MEASURED, notes_of, why_failed
 
     if as_json:
         path = None if page is None else str(page)
@@ -265,7 +265,7 @@ def _tell(grid: Spec, rows: Sequence[Row], page: Path | None, as_json: bool) -> 
     print_table(HEAD, lines, title=grid.title)
     for note in notes_of(rows):
         print(note)
-    for reason in reasons(rows):
-        print(f"failed: {reason}")
+    for text in why_failed(rows):
+        print(f"failed: {text}")
     if page is not None:
         print(f"Page: {page}")

@@ -88,8 +88,8 @@ def _table(rows: Sequence[Row]) -> Table:
 
 
 def _failures(rows: Sequence[Row]) -> list[Table]:
-    failed = {(row.dataset, row.model, row.label): row for row in rows if row.failed}
-    lines = [[*place, str(row.failed), row.reason] for place, row in failed.items()]
+    failed = {(row.dataset, row.model, row.label): row.reasons for row in rows if row.failed}
+    lines = [[*place, ", ".join(map(str, seeds)), why] for place, each in failed.items() for why, seeds in each.items()]
     return [Table(["dataset", "model", "loss", "seeds", "why"], lines, "What failed")] if lines else []
 
 
