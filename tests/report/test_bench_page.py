@@ -81,6 +81,7 @@ def test_what_the_page_holds(page: Page, made: tuple[Spec, Bench, dict[Cell, Res
     assert [figure.title for figure in found["Metric against loss.tau_w"].figures] == ["clicks.csv, mf: ndcg@5"]
     assert [figure.title for figure in found["Metric against K"].figures] == ["clicks.csv, baselines: ndcg@K"]
     learned = found["Learning curves"].figures[0].svg
+    assert "ndcg@5 on validation" in learned
     for label in ("sl", "slatk/τ_w 1", "slatk/τ_w 2"):
         assert f">{label}<" in learned
 
@@ -108,6 +109,22 @@ def test_pictures_of_few_points() -> None:
     many = pl.DataFrame({"name": [f"n{n}" for n in range(12)] * 2, "at": [1] * 12 + [2] * 12, "value": [0.1] * 24})
     svg = lines(many, title="ndcg", axis="epoch")
     assert svg.count("stroke-dasharray") >= 4  # colours come again after eight
+
+
+def test_a_curve_of_one_value_is_seen() -> None:
+    """Where validation took place once there is no line, but a point; lines of many values have none."""
+    import polars as pl
+
+    long = pl.DataFrame({"name": "long", "at": range(1, 41), "value": [0.01 * n for n in range(40)]})
+    short = pl.DataFrame({"name": ["once"], "at": [7], "value": [0.3]}, schema=long.schema)
+
+    def points(values: pl.DataFrame) -> list[str]:
+        svg = lines(values, title="ndcg", axis="epoch")
+        return re.findall(r'aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="point"', svg)
+
+    assert points(pl.concat([long, short])) == ["epoch: 7; ndcg: 0.3; name: once"]
+    assert points(short) == ["epoch: 7; ndcg: 0.3; name: once"]
+    assert points(long) == []
 
 
 @needs_browser

@@ -173,7 +173,7 @@ def _row(metric: str, published: float | None, results: Mapping[Cell, Result]) -
     runs = _runs(results, list(results))
 
     def by_seed(part: str) -> dict[int, float]:
-        values = {seed: run.metrics[part].get(metric) for seed, run in runs.items()}
+        values = {seed: run.metrics.get(part, {}).get(metric) for seed, run in runs.items()}
         return {seed: value for seed, value in values.items() if value is not None}
 
     seconds = statistics.mean(run.metrics["seconds"]["train"] for run in runs.values()) if runs else 0.0
