@@ -324,7 +324,7 @@ class TestPlaces:
         assert "amazon2014-health" in SETS
         answer = shortlist("bench", "slatk-table4", "--only", "amazon2014-health", "--data", tmp_path, "--out", "x")
         assert answer.code == 2
-        assert "bench: unknown dataset 'amazon2014-health' (known: debian); a folder of that name" in answer.err
+        assert "bench: amazon2014-health is not at hand; SL@K's authors have it, in github.com/" in answer.err
         assert str(tmp_path) in answer.err
         assert Bench(tmp_path).source("amazon2014-health") == "amazon2014-health"  # for a grid of one's own
 
