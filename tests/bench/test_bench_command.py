@@ -106,6 +106,19 @@ class TestGood:
         assert plan["seconds"] == pytest.approx(sum(cell["seconds"] for cell in plan["missing"]))
         assert shortlist(*words, "--dry-run", "--seeds", "0", "--json").json["missing"] == []
 
+    def test_a_dry_run_says_what_it_does_not_count(self, shortlist: Command, write: Write, words: list[object]) -> None:
+        write(baselines=["ease", "popularity"])
+        total = shortlist(*words, "--dry-run").out.splitlines()[-1]
+        assert total.startswith("At most about ")
+        assert total.endswith(
+            ": training may stop early, but evaluation is not counted, nor are 4 cells without an estimate, such as "
+            "baselines."
+        )
+        plain = shortlist(*words, "--dry-run", "--only", "sl").out.splitlines()[-1]
+        assert plain.endswith(": training may stop early, but evaluation is not counted.")
+        none = shortlist(*words, "--dry-run", "--only", "ease").out.splitlines()[-1]
+        assert none == "There is no estimate of how long it takes: what has no epochs, such as baselines, is not tried."
+
     def test_another_length_is_measured_and_not_trained(
         self, shortlist: Command, write: Write, words: list[object], data: Path, tmp_path: Path
     ) -> None:
@@ -147,16 +160,21 @@ class TestGood:
         out = tmp_path / "out"
         spec = write(losses=["bpr", "sl"], settings=({"when": {"loss": "bpr"}, "set": {"optimizer.lr": 1e30}},))
         answer = shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0")
-        assert answer.code == 0
+        assert answer.code == 1
         assert re.search(r"clicks.csv mf bpr seed 0: failed: .* became .*; try ", answer.err)
-        assert re.search(r"^failed: clicks.csv mf bpr: .*became ", answer.out, re.MULTILINE)
+        assert answer.err.splitlines()[-1] == "shortlist: 1 of 2 cells failed; --retry tries again"
+        assert (out / "report.html").is_file()
+        assert re.search(r"^failed: clicks.csv mf bpr seed 0: .*became ", answer.out, re.MULTILINE)
         assert "(1 failed)" in answer.out
         (failed,) = [path for path in runs(out).values() if (path / FAILED).exists()]
         before = stamps(out)
-        assert shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0").err == ""
+        answer = shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0", "--json")
+        assert (answer.code, answer.err) == (1, "shortlist: 1 of 2 cells failed; --retry tries again\n")
+        assert [list(row["failures"]) for row in answer.json["rows"]] == [["0"], []]
         assert stamps(out) == before
+        assert shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0", "--only", "sl").code == 0
         answer = shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0", "--retry")
-        assert answer.err.count("\n") == 1
+        assert answer.err.count("\n") == 2
         assert "bpr seed 0: failed: " in answer.err
         after = stamps(out)
         assert [name for name in after if after[name] != before[name]] == [failed.name]
@@ -241,6 +259,7 @@ class TestBad:
     def test_sets_of_papers_that_are_not_there(self, shortlist: Command, tmp_path: Path, grid: str, who: str) -> None:
         answer = shortlist("bench", grid, "--data", tmp_path, "--out", tmp_path / "out")
         says(answer, 2, f"a folder of that name with the tables train and test is looked for in {tmp_path}", who)
+        assert re.match(r"shortlist: bench: [\w-]+ is not at hand; ", answer.err)
         assert not (tmp_path / "out").exists()
 
     @pytest.mark.parametrize(
@@ -264,7 +283,8 @@ class TestBad:
 
     def test_a_wrong_setting(self, shortlist: Command, write: Write, data: Path, tmp_path: Path) -> None:
         spec = write(settings=({"when": {"loss": "bpr"}, "set": {"loss.tau": 1}},))
-        says(shortlist("bench", spec, "--data", data, "--out", tmp_path / "out"), 2, "BPR: unknown parameter 'tau'")
+        says(shortlist("bench", spec, "--data", data, "--out", tmp_path / "out"), 2,
+             "grid.yaml: loss.tau: unknown parameter of bpr 'tau'")  # fmt: skip
         assert not (tmp_path / "out").exists()
 
     def test_a_place_that_is_none(self, shortlist: Command, words: list[object], tmp_path: Path) -> None:
@@ -274,25 +294,33 @@ class TestBad:
         assert [path.name for path in (tmp_path / "out").iterdir()] == ["letter.txt"]
         says(shortlist(*words, "--out", tmp_path / "out" / "letter.txt" / "below"), 2, "Not a directory")
 
+    @pytest.mark.parametrize("jobs", [1, 2])
     def test_an_interruption(
-        self, shortlist: Command, words: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, shortlist: Command, words: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
     ) -> None:
         """Ctrl-C in the second cell: the first is kept, the second has a checkpoint, nothing has failed."""
+        from concurrent import futures
+
         from shortlist.training.loop import Training
 
         real, calls = Training.epoch, []
 
         def epoch(self: Any, *rest: Any) -> None:
             calls.append(1)
-            if len(calls) == 6:
+            if len(calls) >= 6:  # every process hears it
                 raise KeyboardInterrupt
             real(self, *rest)
 
         with monkeypatch.context() as patch:
             patch.setattr(Training, "epoch", epoch)
-            answer = shortlist(*words, "--json")
+            patch.setattr("torch.set_num_threads", lambda number: None)
+            patch.setattr(futures, "ProcessPoolExecutor", lambda jobs, context: futures.ThreadPoolExecutor(1))
+            answer = shortlist(*words, "--json", "--jobs", jobs)
         assert answer.code == 130
-        assert answer.err.splitlines()[-1].startswith("shortlist: stopped in epoch 2; ")
+        under_way = "in clicks.csv mf bpr seed 0 after epoch 1"
+        assert answer.err.splitlines()[-1] == (
+            f"shortlist: stopped with 1 of 4 cells done, {under_way}; the same command goes on"
+        )
         assert [(path / CHECKPOINT).exists() for path in runs(tmp_path / "out").values()] == [True, False]
         assert not list((tmp_path / "out").rglob(FAILED))
         assert shortlist(*words, "--json").code == 0

@@ -26,7 +26,7 @@ from shortlist.bench import (
     to_latex,
     to_markdown,
 )
-from shortlist.bench.results import HEAD
+from shortlist.bench.results import HEAD, why_failed
 from shortlist.runs import Run
 
 USERS = 60
@@ -38,8 +38,9 @@ def spec_of(**changes: Any) -> Spec:
 
 
 def run_of(values: np.ndarray[Any, Any], seconds: float = 2.0) -> Run:
-    """A run as it would be read, with these values per user."""
-    metrics = {"test": {"ndcg@5": float(values.mean())}, "seconds": {"train": seconds}}
+    """A run as it would be read, with these values per user, and twice their mean on validation."""
+    mean = float(values.mean())
+    metrics = {"test": {"ndcg@5": mean}, "valid": {"ndcg@5": 2 * mean}, "seconds": {"train": seconds}}
     run = Run(Path("nowhere"), {}, metrics)
     run.__dict__["per_user"] = pl.DataFrame({"user_id": range(len(values)), "ndcg@5": values})
     return run
@@ -82,8 +83,38 @@ class TestSummary:
     ) -> None:
         found = results_of(spec_of(), {**drawn, "bpr": (drawn["bpr"][0], "it fell")})
         row = summarise(spec_of(), found)[2]
-        assert (row.deviation, row.failed, row.reason, len(row.values)) == (None, 1, "it fell", 1)
+        assert (row.deviation, row.failed, row.failures, len(row.values)) == (None, 1, {1: "it fell"}, 1)
         assert row.texts()[HEAD.index("seeds")] == "1 (1 failed)"
+
+    def test_validation_stands_beside(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+        found = results_of(spec_of(), {**drawn, "bpr": ("it fell", "it fell")})
+        for cell, run in found.items():
+            if isinstance(run, Run) and cell.loss == "sl":
+                run.metrics["valid"].update({"ndcg@5": None} if cell.seed else {})
+            elif isinstance(run, Run) and cell.seed == 1:
+                run.metrics["valid"].clear()  # nothing was held out
+        rows = {row.loss: row for row in summarise(spec_of(), found)}
+        assert rows["sl"].valid == pytest.approx(2 * drawn["sl"][0].mean())
+        assert rows["slatk"].valid == pytest.approx(2 * drawn["slatk"][0].mean())
+        assert rows["bpr"].valid is None
+        whole = {row.loss: row for row in summarise(spec_of(), results_of(spec_of(), drawn))}
+        assert whole["bpr"].valid == pytest.approx(2 * (whole["bpr"].measured or 0))
+        assert whole["bpr"].as_json()["valid"] == whole["bpr"].valid
+        assert whole["bpr"].texts()[HEAD.index("valid")] == f"{whole['bpr'].valid:.4f}"
+        assert pl.read_csv(io.StringIO(to_csv(list(whole.values()))))["valid"].to_list() == [
+            row.valid for row in whole.values()
+        ]
+
+    def test_every_reason_is_kept_with_its_seeds(self) -> None:
+        spec = spec_of(losses=["sl"], baselines=["ease"], seeds=[0, 1, 2], metrics=["ndcg@5", "recall@5"])
+        failed = {"sl": ("it fell", "no\nnumber", "it fell"), "ease": ("no room",)}
+        rows = summarise(spec, results_of(spec, failed))
+        said = ["d mf sl seed 0, 2: it fell", "d mf sl seed 1: no number", "d ease seed 0: no room"]
+        assert why_failed(rows) == said
+        assert to_markdown(rows).splitlines()[-3:] == [f"- {text}" for text in said]
+        assert to_latex(rows).splitlines()[-3:] == [f"% Failed: {text}" for text in said]
+        assert rows[0].as_json()["failures"] == {0: "it fell", 1: "no\nnumber", 2: "it fell"}
+        assert pl.read_csv(io.StringIO(to_csv(rows)))["failures"][0] == "seed 0, 2: it fell; seed 1: no number"
 
     def test_published_figures_stand_beside(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
         names = {"d": "Health", "mf": "MF", "sl": "SL", "slatk": {"loss": "SL@K", "train_k": "5"}, "bpr": "BPR"}
@@ -157,11 +188,28 @@ class TestMarks:
         assert rows["popularity"].p is not None
         assert rows["popularity"].p < 1e-6
 
-    def test_seeds_that_only_one_has_do_not_count(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
-        found = {**drawn, "bpr": (drawn["bpr"][0], "failed")}
-        del found["sl"]
+    def test_what_failed_on_a_seed_is_not_compared(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+        """The best loss of all, had it not failed on a seed: the next one is marked, and the test leaves it out."""
+        whole = {row.loss: row for row in summarise(spec_of(), results_of(spec_of(), drawn))}
+        assert whole["slatk"].is_best
+        found = {**drawn, "slatk": (drawn["slatk"][0] + 1, "it fell")}
         rows = {row.loss: row for row in summarise(spec_of(), results_of(spec_of(), found))}
-        assert rows["bpr"].p == pytest.approx(stats.ttest_rel(drawn["slatk"][0], drawn["bpr"][0]).pvalue)
+        assert (rows["slatk"].measured or 0) > (rows["sl"].measured or 0)
+        assert {name for name, row in rows.items() if row.is_best} == {"sl"}
+        assert {name for name, row in rows.items() if row.is_best_baseline} == {"bpr"}
+        assert {name for name, row in rows.items() if row.is_sure} == {"sl"}
+        assert [name for name, row in rows.items() if row.p is not None] == ["bpr"]
+        assert "Where a seed failed or is missing" in to_markdown(list(rows.values()))
+
+    def test_fewer_seeds_than_the_others_are_not_compared(
+        self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]
+    ) -> None:
+        found = {**drawn, "slatk": (drawn["slatk"][0] + 1,)}
+        rows = {row.loss: row for row in summarise(spec_of(), results_of(spec_of(), found))}
+        assert {name for name, row in rows.items() if row.is_best} == {"sl"}
+        assert rows["slatk"].p is None
+        spec = spec_of(losses=["sl", "slatk"])  # one is left, which has nobody to be better than
+        assert not any(row.is_best or row.is_best_baseline for row in summarise(spec, results_of(spec, found)))
 
     def test_too_few_users_for_a_test(self) -> None:
         one = {"sl": (np.array([0.5]), np.array([0.4])), "slatk": (np.array([0.6]), np.array([0.6]))}
@@ -171,8 +219,12 @@ class TestMarks:
 
 ROWS = [
     Row("d_1", "mf", "sl|x", "50 %", "ndcg@5", 0.5, {0: 0.125, 1: 0.375}, 2.0, p=0.00001, is_best_baseline=True),
-    Row("d_1", "mf", "slatk", "", "ndcg@5", None, {0: 1 / 3}, 2.0, 1, "it {fell}", is_best=True, is_sure=True),
-    Row("d_1", "mf", "bpr", "", "ndcg@5", None, {}, 0.0, 2, "a & b"),
+    replace(
+        Row("d_1", "mf", "slatk", "", "ndcg@5", None, {0: 1 / 3}, 2.0, {1: "it {fell}"}, {0: 0.25}),
+        is_best=True,
+        is_sure=True,
+    ),
+    Row("d_1", "mf", "bpr", "", "ndcg@5", None, {}, 0.0, {0: "a & b", 1: "a & b"}),
 ]
 
 
@@ -184,7 +236,7 @@ class TestForms:
         assert cells[2][2:9] == [r"sl\|x/50 %", "ndcg@5", "0.5000", "<u>0.2500</u>", "0.1768", "0.500", "< 0.0001"]
         assert cells[3][5] == r"**0.3333\***"
         assert cells[4][5] == "failed"
-        assert "- d_1 mf bpr: a & b" in lines
+        assert "- d_1 mf bpr seed 0, 1: a & b" in lines
 
     def test_cells_of_several_versions_are_said(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
         spec = spec_of()
@@ -211,7 +263,8 @@ class TestForms:
         assert table["measured"].to_list() == [0.25, 1 / 3, None]
         assert table["variant"].to_list() == ["50 %", "", ""] or table["variant"].to_list() == ["50 %", None, None]
         assert table["is_best"].to_list() == [False, True, False]
-        assert table["reason"].to_list()[1:] == ["it {fell}", "a & b"]
+        assert table["failures"].to_list()[1:] == ["seed 1: it {fell}", "seed 0, 1: a & b"]
+        assert table["valid"].to_list() == [None, 0.25, None]
         assert [float(text) for text in table["values"][0].split()] == [0.125, 0.375]
         assert table["seeds"].to_list()[0] == "0 1"
 
@@ -238,3 +291,8 @@ class TestForms:
     def test_all_signs_that_latex_reads(self) -> None:
         text = to_latex([replace(ROWS[2], loss="\\a~b^c$#")])
         assert r"\textbackslash{}a\textasciitilde{}b\textasciicircum{}c\$\#" in text
+
+    def test_greek_letters(self) -> None:
+        text = to_latex([replace(ROWS[2], variant="τ_w 0.5, Δ"), replace(ROWS[2], variant="αω")])
+        assert r"bpr/$\tau$\_w 0.5, $\Delta$ &" in text
+        assert r"bpr/$\alpha$$\omega$ &" in text

@@ -231,7 +231,7 @@ class TestFailures:
         rows = summarise(read_spec(write()), {cell: result for cell, result in results.items() if result})
         assert [(row.loss, row.failed, len(row.values)) for row in rows] == [("sl", 0, 2), ("bpr", 2, 0)]
         assert rows[1].texts()[5] == "failed"
-        assert rows[1].reason == failure.reason
+        assert rows[1].failures[0] == failure.reason
 
     def test_a_bug_in_a_loss_of_ones_own(
         self, write: Write, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -324,7 +324,7 @@ class TestPlaces:
         assert "amazon2014-health" in SETS
         answer = shortlist("bench", "slatk-table4", "--only", "amazon2014-health", "--data", tmp_path, "--out", "x")
         assert answer.code == 2
-        assert "bench: unknown dataset 'amazon2014-health' (known: debian); a folder of that name" in answer.err
+        assert "bench: amazon2014-health is not at hand; SL@K's authors have it, in github.com/" in answer.err
         assert str(tmp_path) in answer.err
         assert Bench(tmp_path).source("amazon2014-health") == "amazon2014-health"  # for a grid of one's own
 

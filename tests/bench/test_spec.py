@@ -3,9 +3,11 @@
 import csv
 import json
 import re
+from collections.abc import Mapping
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -21,9 +23,9 @@ from shortlist.runs import PRESETS
 PLAIN: dict[str, Any] = {"title": "t", "datasets": ["clicks.csv"], "losses": ["sl", "slatk"], "seeds": [0]}
 
 
-def write(folder: Path, **changes: Any) -> Path:
+def write(folder: Path, others: Mapping[Any, Any] = MappingProxyType({}), **changes: Any) -> Path:
     path = folder / "grid.yaml"
-    path.write_text(yaml.safe_dump({**PLAIN, **changes}, sort_keys=False))
+    path.write_text(yaml.safe_dump({**PLAIN, **others, **changes}, sort_keys=False))
     return path
 
 
@@ -40,6 +42,7 @@ class TestReading:
         ("changes", "said"),
         [
             ({"loses": ["sl"]}, "grid.yaml: unknown key 'loses'; did you mean 'losses'?"),
+            ({5: "sl"}, "grid.yaml: unknown key '5' (known: about, "),
             ({"losses": ["slatkk"]}, "grid.yaml: unknown loss 'slatkk'; did you mean 'slatk'?"),
             ({"models": ["mff"]}, "grid.yaml: unknown model 'mff'; did you mean 'mf'?"),
             ({"models": ["ease"]}, "expected ease among the baselines, received it among the models"),
@@ -71,6 +74,14 @@ class TestReading:
             ({"variants": {"a": {"loss.tau": 1, "lss.tau": 1}}}, "unknown key 'lss.tau'"),
             ({"variants": {"a": {"set": {}, "wen": {}}}}, "grid.yaml: variants.a: unknown key 'wen'"),
             ({"variants": ["a"]}, "grid.yaml: variants: expected a valid dictionary"),
+            (
+                {"variants": {5: {"loss.tau": 1}}},
+                "grid.yaml: variants: expected a name in quotes, as in '5', received 5",
+            ),
+            (
+                {"settings": [{"set": {}, "when": {True: "sl"}}]},
+                "grid.yaml: settings.0.when: expected a name in quotes, as in 'True', received True",
+            ),
             (
                 {"published": {"table": "slatk_table2"}},
                 "unknown table 'slatk_table2'; did you mean 'slatk_table02_top20'?",
@@ -109,9 +120,9 @@ class TestReading:
             ),
         ],
     )
-    def test_what_is_wrong_is_said_in_one_line(self, tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    def test_what_is_wrong_is_said_in_one_line(self, tmp_path: Path, changes: dict[Any, Any], said: str) -> None:
         with pytest.raises(InputError) as caught:
-            read_spec(write(tmp_path, **changes))
+            read_spec(write(tmp_path, changes))
         assert said in str(caught.value)
         assert "\n" not in str(caught.value)
 
@@ -211,6 +222,35 @@ class TestReading:
                 assert (settings["tau"], settings["tau_w"], settings["refresh"]) == theirs
                 checked += 1
         assert checked == 12
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("values", "said"),
+        [
+            ({"training.epoch": 3}, "grid.yaml: training.epoch: unknown parameter 'epoch'; did you mean 'epochs'?"),
+            ({"optimizer.xyz": 3}, "grid.yaml: optimizer.xyz: unknown parameter 'xyz' (known: "),
+            ({"loss.taw": 1}, "grid.yaml: loss.taw: unknown parameter of sl 'taw'; did you mean 'tau'?"),
+            ({"model.dims": 1}, "grid.yaml: model.dims: unknown parameter of mf 'dims'; did you mean 'dim'?"),
+            ({"training.epochs": 0}, "grid.yaml: training.epochs: expected a whole number at least 1, received 0"),
+            ({"loss.tau": "hot"}, "grid.yaml: loss.tau: expected a number above 0, received 'hot'"),
+            ({"data.noise": -1}, "grid.yaml: data.noise: expected a number at least 0, received -1.0"),
+            ({"training.metric": "ndgc"}, "grid.yaml: training.metric: expected one of "),
+        ],
+    )
+    def test_what_is_wrong_is_said_by_its_key(self, tmp_path: Path, values: dict[str, Any], said: str) -> None:
+        cell = grid(tmp_path, settings=[{"set": values}])[0]
+        with pytest.raises(InputError) as caught:
+            cell.check("grid.yaml")
+        assert str(caught.value).startswith(said)
+        assert "\n" not in str(caught.value)
+
+    def test_baselines_have_no_loss_to_check(self, tmp_path: Path) -> None:
+        (cell,) = grid(tmp_path, losses=[], baselines=["ease"], settings=[{"set": {"training.epoch": 3}}])
+        cell.check("grid.yaml")
+        (cell,) = grid(tmp_path, losses=[], baselines=["ease"], settings=[{"set": {"model.dim": 3}}])
+        with pytest.raises(InputError, match=r"grid.yaml: model.dim: unknown parameter of ease 'dim'"):
+            cell.check("grid.yaml")
 
 
 class TestRules:

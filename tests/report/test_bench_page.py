@@ -71,11 +71,17 @@ def test_what_the_page_holds(page: Page, made: tuple[Spec, Bench, dict[Cell, Res
     assert table.live
     assert sum(cell.mark for row in table.cells() for cell in row[5:6]) == 2  # the best of the losses, of the baselines
     assert [row[5].text for row in table.cells()][1] == "failed"
-    assert failed.rows[0][:4] == ["clicks.csv", "mf", "bpr", "2"]
+    assert [row[:4] for row in failed.rows] == [["clicks.csv", "mf", "bpr", "0, 1"]]  # which failed for one reason
     assert "became" in str(failed.rows[0][4])
+    spec, _, results = made
+    valid = [row.valid for row in summarise(spec, results)]
+    assert [row[9].text for row in table.cells()] == ["" if each is None else f"{each:.4f}" for each in valid]
+    assert valid[1] is None
+    assert all(each is not None for each in valid[:1] + valid[2:])
     assert [figure.title for figure in found["Metric against loss.tau_w"].figures] == ["clicks.csv, mf: ndcg@5"]
     assert [figure.title for figure in found["Metric against K"].figures] == ["clicks.csv, baselines: ndcg@K"]
     learned = found["Learning curves"].figures[0].svg
+    assert "ndcg@5 on validation" in learned
     for label in ("sl", "slatk/τ_w 1", "slatk/τ_w 2"):
         assert f">{label}<" in learned
 
@@ -103,6 +109,22 @@ def test_pictures_of_few_points() -> None:
     many = pl.DataFrame({"name": [f"n{n}" for n in range(12)] * 2, "at": [1] * 12 + [2] * 12, "value": [0.1] * 24})
     svg = lines(many, title="ndcg", axis="epoch")
     assert svg.count("stroke-dasharray") >= 4  # colours come again after eight
+
+
+def test_a_curve_of_one_value_is_seen() -> None:
+    """Where validation took place once there is no line, but a point; lines of many values have none."""
+    import polars as pl
+
+    long = pl.DataFrame({"name": "long", "at": range(1, 41), "value": [0.01 * n for n in range(40)]})
+    short = pl.DataFrame({"name": ["once"], "at": [7], "value": [0.3]}, schema=long.schema)
+
+    def points(values: pl.DataFrame) -> list[str]:
+        svg = lines(values, title="ndcg", axis="epoch")
+        return re.findall(r'aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="point"', svg)
+
+    assert points(pl.concat([long, short])) == ["epoch: 7; ndcg: 0.3; name: once"]
+    assert points(short) == ["epoch: 7; ndcg: 0.3; name: once"]
+    assert points(long) == []
 
 
 @needs_browser

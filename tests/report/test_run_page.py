@@ -21,7 +21,7 @@ from shortlist.cli import run as command
 from shortlist.data import Interactions, Split
 from shortlist.losses import SmoothNDCG
 from shortlist.models import Popularity, Trained
-from shortlist.report import Figure, Page, Section, render
+from shortlist.report import Figure, Page, Section, lines, render
 from shortlist.report.page import Table
 from shortlist.report.run import run_page
 from shortlist.report.run import values as run_values
@@ -157,7 +157,7 @@ def test_learning_is_what_the_log_holds(slatk: Run, page: Page) -> None:
     epochs = [line for line in log if "epoch" in line]
     for title, column, expected in (
         ("Loss", "loss on training", {line["epoch"]: line["loss"] for line in epochs}),
-        ("Validation", "ndcg on validation", {e["epoch"]: e["valid ndcg"] for e in epochs if "valid ndcg" in e}),
+        ("Validation", f"ndcg@{K} on validation", {e["epoch"]: e["valid ndcg"] for e in epochs if "valid ndcg" in e}),
     ):
         drawn = [mark for mark in marks(figure(page, title).svg) if column in mark]
         points = {int(mark["epoch"]): float(mark[column]) for mark in drawn}
@@ -183,6 +183,27 @@ def test_one_value_alone_is_seen_against_0() -> None:
     low, high = axis(svg, "Y")
     assert low == 0 < 0.37 <= high
     assert axis(svg, "X") == (1, 4)
+
+
+def named_epochs(svg: str) -> list[str]:
+    """The numbers below a picture of epochs."""
+    marks = svg.split("X-axis titled")[1].split("role-axis-title")[0]
+    return re.findall(r">(\d+)</text>", marks)
+
+
+@pytest.mark.parametrize("last", [1, 2, 3, 4, 7, 10])
+def test_few_epochs_are_named_once_each(last: int) -> None:
+    values = pl.DataFrame({"epoch": range(1, last + 1), "value": [0.1 * n for n in range(last)]})
+    whole = [str(epoch) for epoch in range(1, last + 1)]
+    assert named_epochs(epochs(values, title="loss", last=last, kept=last)) == whole
+    several = values.select(name=pl.lit("sl"), at="epoch", value="value")
+    assert named_epochs(lines(several, title="ndcg", axis="epoch")) == whole
+
+
+def test_many_epochs_are_not_all_named() -> None:
+    named = named_epochs(epochs(pl.DataFrame({"epoch": [1, 60], "value": [0.1, 0.2]}), title="loss", last=60))
+    assert len(named) == len(set(named)) < 20
+    assert "60" in named
 
 
 def test_gradients_are_those_of_the_epoch_that_was_kept(slatk: Run) -> None:

@@ -227,7 +227,7 @@ class TestOnTheWay:
         (label,) = re.findall(
             r'aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="line mark"', figure.svg
         )
-        assert label.startswith("epoch: 1; ndcg on validation: 0.11;")  # (0.1 + 0.12) / 2
+        assert label.startswith("epoch: 1; ndcg@20 on validation: 0.11;")  # (0.1 + 0.12) / 2
         (path,) = re.findall(r'aria-roledescription="line mark"[^>]* d="([^"]*)"', figure.svg)
         assert path.count("L") == 2  # three epochs: the second seed went on alone
 

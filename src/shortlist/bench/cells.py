@@ -11,8 +11,12 @@ from typing import Any
 
 from shortlist.bench.spec import Spec, label_of
 from shortlist.data import LoadOptions
-from shortlist.errors import unknown
+from shortlist.errors import InputError, unknown
+from shortlist.losses import registry as losses
+from shortlist.models import registry as models
+from shortlist.parameters import Configured
 from shortlist.runs import FORMAT, SECTIONS, Plan, plan
+from shortlist.training import OptimizerSettings, TrainingSettings
 
 PROTOCOL = "irbenchmark"
 """How data is split unless a specification says otherwise: as the authors of SL@K do."""
@@ -59,6 +63,30 @@ class Cell:
         told = {"protocol": PROTOCOL, "seed": self.seed if seed is None else seed, **self.settings.get("data", {})}
         texts = {name: value for name, value in told.items() if isinstance(value, str)}
         return LoadOptions.from_text(texts, **{name: value for name, value in told.items() if name not in texts})
+
+    def check(self, owner: str) -> None:
+        """Say what is wrong with the settings by the keys that a specification has, whose name is ``owner``."""
+        parts: dict[str, tuple[str, type[Configured]]] = {
+            "model": (self.model, models[self.model]),
+            **({"loss": (self.loss, losses[self.loss])} if self.loss else {}),
+            "optimizer": ("", OptimizerSettings),
+            "training": ("", TrainingSettings),
+            "data": ("", LoadOptions),
+        }
+        for section, (name, part) in parts.items():
+            for key in self.settings.get(section, {}):
+                if key not in part.declared:
+                    of = f" of {name}" if name else ""
+                    raise unknown(f"{owner}: {section}.{key}", f"parameter{of}", key, part.declared)
+        try:
+            self.plan()
+            self.data_options()
+        except InputError as problem:
+            said = str(problem)
+            for section, (_, part) in parts.items():  # a value is said to be wrong by the class that declares it
+                if said.startswith(f"{part.__name__}."):
+                    said = f"{section}{said.removeprefix(part.__name__)}"
+            raise InputError(f"{owner}: {said}") from problem
 
     def folder(self, data: str) -> str:
         """A name for people with a key for changes: other settings or other ``data`` give another folder.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -17,7 +17,8 @@ from shortlist.bench.significance import SURE, p_values
 from shortlist.bench.spec import Spec, label_of
 from shortlist.runs import Run
 
-HEAD = ("dataset", "model", "loss", "metric", "published", "measured", "deviation", "ratio", "p", "seeds", "seconds")
+HEAD = ("dataset", "model", "loss", "metric", "published", "measured", "deviation", "ratio", "p", "valid",
+        "seeds", "seconds")  # fmt: skip
 NUMBERS = HEAD[4:]
 MEASURED = HEAD.index("measured")
 
@@ -26,8 +27,10 @@ MANY = 8
 
 LEGEND = (
     "measured: the mean over seeds; deviation: over seeds; ratio: measured over published; p: of the best against this "
-    "one (Student's paired t over users, Holm). Bold: the best of its dataset and model; underlined: the best of what "
-    "it is compared with; *: better than every other, p < 0.05."
+    "one (Student's paired t over users, Holm); valid: the same metric on validation, the mean over seeds. Bold: the "
+    "best of its dataset and model; underlined: the best of what it is compared with; *: better than every other, "
+    "p < 0.05. Where a seed failed or is missing, the mean of the others is no match for theirs: such rows are not "
+    "compared."
 )
 
 
@@ -43,8 +46,10 @@ class Row:
     published: float | None
     values: Mapping[int, float]
     seconds: float
-    failed: int = 0
-    reason: str = ""
+    failures: Mapping[int, str] = field(default_factory=dict)
+    """Why seeds failed."""
+    validation: Mapping[int, float] = field(default_factory=dict)
+    """The metric on validation by seed, of the epoch that was kept."""
     p: float | None = None
     is_best: bool = False
     is_best_baseline: bool = False
@@ -57,6 +62,11 @@ class Row:
     def label(self) -> str:
         """The loss with its variant."""
         return label_of(self.loss, self.variant)
+
+    @property
+    def place(self) -> str:
+        """Where in the grid it stands, in words."""
+        return " ".join(word for word in (self.dataset, self.model, self.label) if word)
 
     @property
     def measured(self) -> float | None:
@@ -73,6 +83,28 @@ class Row:
         """Measured over published."""
         return None if self.measured is None or not self.published else self.measured / self.published
 
+    @property
+    def valid(self) -> float | None:
+        """The mean over seeds on validation."""
+        return statistics.mean(self.validation.values()) if self.validation else None
+
+    @property
+    def failed(self) -> int:
+        """How many seeds failed."""
+        return len(self.failures)
+
+    @property
+    def reasons(self) -> dict[str, list[int]]:
+        """The seeds that failed, by why they did, in one line each.
+
+        >>> Row("health", "mf", "sl", "", "ndcg@20", None, {}, 0.0, {0: "it fell", 1: "no room", 2: "it fell"}).reasons
+        {'it fell': [0, 2], 'no room': [1]}
+        """
+        found: dict[str, list[int]] = {}
+        for seed, reason in self.failures.items():
+            found.setdefault(" ".join(reason.split()), []).append(seed)
+        return found
+
     def texts(self) -> list[str]:
         """For people, a text for each of :data:`HEAD`."""
         measured = _figure(self.measured, 4) or ("failed" if self.failed else "")
@@ -87,6 +119,7 @@ class Row:
             _figure(self.deviation, 4),
             _figure(self.ratio, 3),
             "" if self.p is None else "< 0.0001" if self.p < 0.0001 else f"{self.p:.4f}",
+            _figure(self.valid, 4),
             f"{len(self.values)}{failed}",
             f"{self.seconds:.1f}",
         ]
@@ -94,8 +127,8 @@ class Row:
     def as_json(self) -> dict[str, Any]:
         """For programs."""
         names = ("dataset", "model", "loss", "variant", "metric", "published", "measured", "deviation", "ratio", "p",
-                 "is_best", "is_best_baseline", "is_sure", "seconds", "failed", "reason")  # fmt: skip
-        lists = {"values": dict(self.values), "versions": list(self.versions)}
+                 "valid", "is_best", "is_best_baseline", "is_sure", "seconds", "failed")  # fmt: skip
+        lists = {"failures": dict(self.failures), "values": dict(self.values), "versions": list(self.versions)}
         return {**{name: getattr(self, name) for name in names}, **lists}
 
 
@@ -137,17 +170,21 @@ def _runs(results: Mapping[Cell, Result], found: Sequence[Cell]) -> dict[int, Ru
 
 
 def _row(metric: str, published: float | None, results: Mapping[Cell, Result]) -> Row:
-    runs, failures = _runs(results, list(results)), [each for each in results.values() if isinstance(each, Failure)]
-    values = {seed: run.metrics["test"].get(metric) for seed, run in runs.items()}
+    runs = _runs(results, list(results))
+
+    def by_seed(part: str) -> dict[int, float]:
+        values = {seed: run.metrics.get(part, {}).get(metric) for seed, run in runs.items()}
+        return {seed: value for seed, value in values.items() if value is not None}
+
     seconds = statistics.mean(run.metrics["seconds"]["train"] for run in runs.values()) if runs else 0.0
     return Row(
         *next(iter(results)).place,
         metric,
         published,
-        {seed: value for seed, value in values.items() if value is not None},
+        by_seed("test"),
         seconds,
-        len(failures),
-        failures[0].reason if failures else "",
+        {cell.seed: each.reason for cell, each in results.items() if isinstance(each, Failure)},
+        by_seed("valid"),
         versions=tuple(sorted({str(run.config["shortlist"]) for run in runs.values() if "shortlist" in run.config})),
     )
 
@@ -155,8 +192,13 @@ def _row(metric: str, published: float | None, results: Mapping[Cell, Result]) -
 def _marked(
     group: Sequence[tuple[Row, tuple[str, ...]]], runs: Mapping[tuple[str, ...], Mapping[int, Run]], ours: Sequence[str]
 ) -> list[tuple[Row, Row]]:
-    """The rows of a dataset, model and metric, each with what it becomes when they are compared."""
-    ranked = sorted((each for each in group if each[0].values), key=lambda each: -(each[0].measured or 0.0))
+    """The rows of a dataset, model and metric, each with what it becomes when they are compared.
+
+    Only rows with every seed are: what fails on some seeds would be judged by those that suit it.
+    """
+    seeds = {seed for row, _ in group for seed in (*row.values, *row.failures)}
+    whole = [each for each in group if each[0].values.keys() == seeds]
+    ranked = sorted(whole, key=lambda each: -(each[0].measured or 0.0))
     if len(ranked) < 2:
         return [(row, row) for row, _ in group]
     (best, place), others = ranked[0], ranked[1:]
@@ -185,7 +227,7 @@ def to_markdown(rows: Sequence[Row]) -> str:
 
     >>> row = Row("health", "mf", "sl", "", "ndcg@20", 0.1261, {0: 0.126, 1: 0.128}, 2.0, is_best=True)
     >>> print(to_markdown([row]).splitlines()[2])
-    | health | mf | sl | ndcg@20 | 0.1261 | **0.1270** | 0.0014 | 1.007 |  | 2 | 2.0 |
+    | health | mf | sl | ndcg@20 | 0.1261 | **0.1270** | 0.0014 | 1.007 |  |  | 2 | 2.0 |
     """
     lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * (len(HEAD) - len(NUMBERS)) + "---:|" * len(NUMBERS)]
     for row in rows:
@@ -195,14 +237,14 @@ def to_markdown(rows: Sequence[Row]) -> str:
         if row.is_best:
             texts[MEASURED] = f"**{texts[MEASURED]}**"
         lines.append("| " + " | ".join(texts) + " |")
-    failures = [f"- {text}" for text in reasons(rows)]
+    failures = [f"- {text}" for text in why_failed(rows)]
     notes = [word for note in notes_of(rows) for word in ("", note.replace("*", r"\*"))]
     return "\n".join([*lines, *notes, *(["", "Failed:", "", *failures] if failures else [])]) + "\n"
 
 
 def to_csv(rows: Sequence[Row]) -> str:
     """The same with all digits and every seed's value."""
-    records = [{**row.as_json(), "values": " ".join(map(repr, row.values.values())),
+    records = [{**row.as_json(), "failures": "; ".join(_why(row)), "values": " ".join(map(repr, row.values.values())),
                 "versions": " ".join(row.versions), "seeds": " ".join(map(str, row.values))}
                for row in rows]  # fmt: skip
     return pl.DataFrame(records, infer_schema_length=None).write_csv()
@@ -219,7 +261,8 @@ def to_latex(rows: Sequence[Row]) -> str:
         if row.is_best:
             texts[MEASURED] = rf"\textbf{{{texts[MEASURED]}}}"
         lines.append(" & ".join(texts) + r" \\")
-    return "\n".join([*lines, r"\hline", r"\end{tabular}", *(f"% {note}" for note in notes_of(rows))]) + "\n"
+    comments = [*notes_of(rows), *(f"Failed: {text}" for text in why_failed(rows))]
+    return "\n".join([*lines, r"\hline", r"\end{tabular}", *(f"% {comment}" for comment in comments)]) + "\n"
 
 
 def notes_of(rows: Sequence[Row]) -> list[str]:
@@ -232,8 +275,7 @@ def notes_of(rows: Sequence[Row]) -> list[str]:
     places: dict[str, dict[str, None]] = {}
     for row in rows:
         for version in row.versions:
-            words = (row.dataset, row.model, row.label)
-            places.setdefault(version, {})[" ".join(word for word in words if word)] = None
+            places.setdefault(version, {})[row.place] = None
     if len(places) < 2:
         return [LEGEND]
     told = [f"{version} ({', '.join(names) if len(names) <= MANY else f'{len(names)} places'})"
@@ -241,13 +283,32 @@ def notes_of(rows: Sequence[Row]) -> list[str]:
     return [LEGEND, f"Trained by several versions of Shortlist: {', '.join(told)}."]
 
 
-def reasons(rows: Sequence[Row]) -> list[str]:
-    """Why cells failed, each reason once."""
-    return list(dict.fromkeys(f"{row.dataset} {row.model} {row.label}: {row.reason}" for row in rows if row.reason))
+def why_failed(rows: Sequence[Row]) -> list[str]:
+    """Why cells failed: each reason of a place once, with its seeds.
 
+    >>> row = Row("health", "mf", "sl", "", "ndcg@20", None, {}, 0.0, {0: "it fell", 1: "no room", 2: "it fell"})
+    >>> why_failed([row, replace(row, metric="recall@20")])
+    ['health mf sl seed 0, 2: it fell', 'health mf sl seed 1: no room']
+    """
+    return list(dict.fromkeys(f"{row.place} {text}" for row in rows for text in _why(row)))
+
+
+def _why(row: Row) -> list[str]:
+    return [f"seed {', '.join(map(str, seeds))}: {reason}" for reason, seeds in row.reasons.items()]
+
+
+_GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "varepsilon", "ζ": "zeta", "η": "eta", "θ": "theta",
+    "ι": "iota", "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho", "σ": "sigma",
+    "ς": "varsigma", "τ": "tau", "υ": "upsilon", "φ": "varphi", "χ": "chi", "ψ": "psi", "ω": "omega",
+    "Γ": "Gamma", "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda", "Ξ": "Xi", "Π": "Pi", "Σ": "Sigma", "Υ": "Upsilon",
+    "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
+}  # fmt: skip
+"""The Greek letters that LaTeX has commands for: the others look like Latin ones."""
 
 _LATEX = {**{sign: f"\\{sign}" for sign in "&%$#_{}"}, "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-          "\\": r"\textbackslash{}", "*": "$^{*}$", "<": "$<$", ">": "$>$"}  # fmt: skip
+          "\\": r"\textbackslash{}", "*": "$^{*}$", "<": "$<$", ">": "$>$",
+          **{letter: rf"$\{name}$" for letter, name in _GREEK.items()}}  # fmt: skip
 
 
 def _latex(text: str) -> str:

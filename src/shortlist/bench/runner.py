@@ -92,13 +92,13 @@ class Bench:
         names = [builtin.DEBIAN_NAME, *(SETS if self.registered else ())]
         if Path(dataset).exists() or dataset in names:
             return dataset
-        inside = [] if self.data is None or not self.data.is_dir() else [each.name for each in self.data.iterdir()]
-        problem = unknown("bench", "dataset", dataset, [*inside, *names])
         place = f"in {self.data}" if self.data is not None else "where --data or SHORTLIST_DATA says"
-        origin = "" if self.registered or dataset not in ORIGINS else f"; {ORIGINS[dataset]}"
-        raise InputError(
-            f"{problem}; a folder of that name with the tables train and test is looked for {place}{origin}"
-        )
+        looked = f"a folder of that name with the tables train and test is looked for {place}"
+        if not self.registered and dataset in ORIGINS:  # the name is right
+            origin = f"{ORIGINS[dataset]} (docs/bench.md tells more)"
+            raise InputError(f"bench: {dataset} is not at hand; {origin}; {looked}")
+        inside = [] if self.data is None or not self.data.is_dir() else [each.name for each in self.data.iterdir()]
+        raise InputError(f"{unknown('bench', 'dataset', dataset, [*inside, *names])}; {looked}")
 
     def split(self, cell: Cell, seed: int | None = None) -> Split:
         """The data of a cell, or the same with another seed."""

@@ -112,10 +112,9 @@ def read_spec(source: str | Path) -> Spec:
     >>> read_spec("slatk-table18").k
     20
     """
-    path = Path(source)
+    path, owner = Path(source), name_of(source)
     if str(source) not in SHIPPED and not path.exists():
         raise unknown("bench", "specification", str(source), SHIPPED)
-    owner = path.name if path.exists() else str(source)
     try:
         file = path if path.exists() else _SHIPPED / f"{source}.yaml"
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -132,6 +131,11 @@ def read_spec(source: str | Path) -> Spec:
         raise _in_one_line(owner, problem) from problem
     _check(spec, owner)
     return spec
+
+
+def name_of(source: str | Path) -> str:
+    """How errors call a specification: the file's name, or that of a shipped one."""
+    return Path(source).name if Path(source).exists() else str(source)
 
 
 def _check(spec: Spec, owner: str) -> None:
@@ -209,7 +213,10 @@ def _in_one_line(owner: str, problem: ValidationError) -> InputError:
     """The first of pydantic's complaints, in the form that all errors have."""
     first = problem.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))
-    if first["type"] == "extra_forbidden":
+    if first["loc"][-1] == "[key]":
+        within, key = ".".join(map(str, first["loc"][:-2])), first["input"]
+        return InputError(f"{owner}: {within}: expected a name in quotes, as in '{key}', received {key!r}")
+    if first["type"] in ("extra_forbidden", "invalid_key"):
         parts: dict[Any, type[BaseModel]] = {"settings": Rule, "variants": Rule, "published": PublishedFigures}
         part = parts.get(first["loc"][0], Spec) if len(first["loc"]) > 1 else Spec
         *above, key = map(str, first["loc"])

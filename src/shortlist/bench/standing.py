@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,3 +41,17 @@ def standing(bench: Bench, cell: Cell, metric: str, since: float) -> Standing:
     log = read_log(path)
     values = [value for line in log for name, value in line.items() if name.startswith("valid ")]
     return Standing("running", epoch=log[-1]["epoch"] if log else 0, validation=values[-1] if values else None)
+
+
+def since_now() -> float:
+    """From when on what is taken up is running: a moment ago, for file systems keep coarser time."""
+    return time.time() - 1
+
+
+def stopped(bench: Bench, cells: Sequence[Cell], since: float) -> str:
+    """How far a grid came that was stopped, and what was under way: ``stopped with 3 of 9 cells done, in …``."""
+    done = sum(bench.is_done(cell) for cell in cells)
+    stands = {cell: standing(bench, cell, "", since) for cell in cells}
+    begun = [f"{cell} after epoch {each.epoch}" if each.epoch else str(cell)
+             for cell, each in stands.items() if each.state == "running"]  # fmt: skip
+    return f"stopped with {done} of {len(cells)} cells done" + (f", in {', '.join(begun)}" if begun else "")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,7 +56,8 @@ def bench(
     """Measure a whole grid under one protocol, beside the published figures.
 
     Stop it at any moment and start it again: only what is missing is computed. A cell that fails is shown with its
-    reason and does not stop the others. Several processes may work on one folder.
+    reason and does not stop the others; the exit code is 1 then, after all has been told. Several processes may work on
+    one folder.
 
     [bold]Examples[/bold]
 
@@ -69,7 +69,8 @@ def bench(
 
     shortlist bench my-grid.yaml --jobs 2 --out bench/mine --write table.md --write table.tex
     """
-    from shortlist.bench import SHIPPED, Bench, summarise
+    from shortlist.bench import SHIPPED, Bench, Failure, summarise
+    from shortlist.cli.bench_work import compute
     from shortlist.cli.files import check_out
     from shortlist.runs import sink
 
@@ -101,18 +102,21 @@ def bench(
         each.check()
     if retry:
         _forget_failed(folder, chosen)
-    _compute(folder, grid, chosen, jobs)
+    compute(folder, grid, chosen, jobs)
     found = {cell: result for cell in chosen if (result := folder.result(cell)) is not None}
     rows = summarise(grid, found)
     for path in write or []:
         _write(path, grid, rows)
     page = _draw(report, grid, rows, folder, found)
     _tell(grid, rows, page, as_json)
+    if failed := sum(isinstance(result, Failure) for result in found.values()):
+        raise ShortlistError(f"{failed} of {len(chosen)} cells failed; --retry tries again")
 
 
 def _chosen(spec: str, seeds: str | None, only: Sequence[str]) -> tuple[Spec, list[Cell]]:
     """The grid, and those of its cells that are asked for; a wrong setting is said before hours of work."""
     from shortlist.bench import cells, read_spec, select
+    from shortlist.bench.spec import name_of
 
     grid = read_spec(spec)
     if seeds is not None:
@@ -121,8 +125,7 @@ def _chosen(spec: str, seeds: str | None, only: Sequence[str]) -> tuple[Spec, li
     if not chosen:
         raise InputError(f"--only: expected names that have a cell in common, received {', '.join(only)}")
     for cell in chosen:
-        cell.plan()
-        cell.data_options()
+        cell.check(name_of(spec))
     return grid, chosen
 
 
@@ -148,41 +151,6 @@ def _check_folder(out: Path) -> None:
         (out / LOCKS).mkdir(parents=True, exist_ok=True)
 
 
-def _compute(folder: Bench, grid: Spec, chosen: Sequence[Cell], jobs: int) -> None:
-    """Everything that is missing, here or in several processes, with somebody told how it goes."""
-    from shortlist.bench import Bench, work
-    from shortlist.cli.bench_live import live, say
-
-    missing = [cell for cell in chosen if not folder.is_done(cell)]
-    if not missing:
-        return
-    with live(folder, grid, chosen) as is_shown:
-        if jobs == 1 or len(missing) == 1:
-            work(folder, missing, *([] if is_shown else [say(grid)]))
-            return
-        from concurrent.futures import ProcessPoolExecutor
-        from multiprocessing import get_context
-
-        with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-            again = partial(  # without what it has read
-                Bench, folder.folder, folder.data, registered=folder.registered, sinks=folder.sinks
-            )
-            share = partial(_share, again, grid, chosen, jobs, not is_shown)
-            for future in [pool.submit(share) for _ in range(jobs)]:
-                future.result()
-
-
-def _share(bench: Callable[[], Bench], grid: Spec, chosen: Sequence[Cell], jobs: int, speak: bool) -> None:
-    """What one of several processes does."""
-    import torch
-
-    from shortlist.bench import work
-    from shortlist.cli.bench_live import say
-
-    torch.set_num_threads(max(1, torch.get_num_threads() // jobs))
-    work(bench(), chosen, *([say(grid)] if speak else []))
-
-
 def _tell_plan(folder: Bench, chosen: Sequence[Cell], jobs: int, as_json: bool) -> None:
     """What is there, what is missing, and about how long that takes: by its like, or by some steps of it."""
     from shortlist.bench import Failure, most_epochs, seconds_of_epoch
@@ -202,7 +170,8 @@ def _tell_plan(folder: Bench, chosen: Sequence[Cell], jobs: int, as_json: bool) 
                 epoch = seconds_of_epoch(cell, folder.split(cell))
                 seconds[cell.place] = None if epoch is None else epoch * most_epochs(cell, folder.split(cell))
     takes = [measured.get(cell, seconds[cell.place]) for cell in missing]  # what is trained is only measured again
-    total = sum(each for each in takes if each is not None) / jobs
+    known = [each for each in takes if each is not None]
+    total = sum(known) / jobs
     counts = {"cells": len(chosen), "done": len(chosen) - len(missing) - failed, "failed": failed}
     if as_json:
         cells = [{"cell": str(cell), "seconds": each} for cell, each in zip(missing, takes, strict=True)]
@@ -213,7 +182,15 @@ def _tell_plan(folder: Bench, chosen: Sequence[Cell], jobs: int, as_json: bool) 
         print_table(["missing", "at most about"], rows)
     print(f"{len(chosen)} cells: {counts['done']} done, {failed} failed, {len(missing)} missing.")
     if missing:
-        print(f"At most about {in_words(total)}: training may stop early, but evaluation is not counted.")
+        print(_total(total, len(missing) - len(known), len(missing)))
+
+
+def _total(seconds: float, unknown: int, missing: int) -> str:
+    """About how long all of it takes, and what is not counted."""
+    if unknown == missing:
+        return "There is no estimate of how long it takes: what has no epochs, such as baselines, is not tried."
+    uncounted = f", nor are {unknown} cells without an estimate, such as baselines" if unknown else ""
+    return f"At most about {in_words(seconds)}: training may stop early, but evaluation is not counted{uncounted}."
 
 
 def _write(path: Path, grid: Spec, rows: Sequence[Row]) -> None:
@@ -251,7 +228,7 @@ def _draw(
 def _tell(grid: Spec, rows: Sequence[Row], page: Path | None, as_json: bool) -> None:
     from rich.text import Text
 
-    from shortlist.bench.results import HEAD, MEASURED, notes_of, reasons
+    from shortlist.bench.results import HEAD, MEASURED, notes_of, why_failed
 
     if as_json:
         path = None if page is None else str(page)
@@ -265,7 +242,7 @@ def _tell(grid: Spec, rows: Sequence[Row], page: Path | None, as_json: bool) -> 
     print_table(HEAD, lines, title=grid.title)
     for note in notes_of(rows):
         print(note)
-    for reason in reasons(rows):
-        print(f"failed: {reason}")
+    for text in why_failed(rows):
+        print(f"failed: {text}")
     if page is not None:
         print(f"Page: {page}")

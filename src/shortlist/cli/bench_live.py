@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -24,12 +23,13 @@ def live(folder: Bench, grid: Spec, chosen: Sequence[Cell]) -> Iterator[bool]:
     from rich.live import Live
 
     from shortlist.bench import published_figures
+    from shortlist.bench.standing import since_now
 
     console = Console(stderr=True)
     if not console.is_terminal:
         yield False
         return
-    now = standings(folder, chosen, grid.metrics[0], time.time() - 1)  # file systems keep coarser time
+    now = standings(folder, chosen, grid.metrics[0], since_now())
     published = published_figures(grid)
     view = Live(
         get_renderable=lambda: table(grid, now(), published, max(3, console.height - 6)),

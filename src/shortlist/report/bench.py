@@ -12,6 +12,7 @@ import polars as pl
 from shortlist.bench import Cell, Result, Row, Spec
 from shortlist.bench.results import HEAD, MEASURED, NUMBERS, notes_of
 from shortlist.bench.significance import SURE
+from shortlist.report.drawing import at_k
 from shortlist.report.page import Cell as TableCell
 from shortlist.report.page import Figure, Page, Section, Table
 from shortlist.report.pictures import against, dots, groups, lines
@@ -88,8 +89,8 @@ def _table(rows: Sequence[Row]) -> Table:
 
 
 def _failures(rows: Sequence[Row]) -> list[Table]:
-    failed = {(row.dataset, row.model, row.label): row for row in rows if row.failed}
-    lines = [[*place, str(row.failed), row.reason] for place, row in failed.items()]
+    failed = {(row.dataset, row.model, row.label): row.reasons for row in rows if row.failed}
+    lines = [[*place, ", ".join(map(str, seeds)), why] for place, each in failed.items() for why, seeds in each.items()]
     return [Table(["dataset", "model", "loss", "seeds", "why"], lines, "What failed")] if lines else []
 
 
@@ -126,7 +127,7 @@ def _learning(places: Groups, results: Mapping[Cell, Result], folders: Mapping[C
         points, metrics = [], set()
         for label, cells in by_label.items():
             whole = [cell for cell in cells if isinstance(results[cell], Run)] or cells  # else how far they came
-            curves = [_validations(read_log(folders[cell])) for cell in whole]
+            curves = [_validations(read_log(folders[cell]), cell.k) for cell in whole]
             for name, epoch in sorted(set.intersection(*map(set, curves))):
                 points.append({"name": label, "at": epoch, "value": statistics.mean(c[name, epoch] for c in curves)})
                 metrics.add(name)
@@ -135,10 +136,10 @@ def _learning(places: Groups, results: Mapping[Cell, Result], folders: Mapping[C
             yield Figure(title_of(*place), lines(pl.DataFrame(points), title=title, axis="epoch"))
 
 
-def _validations(log: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], float]:
-    """What a log says of validation, by metric and epoch."""
+def _validations(log: Sequence[Mapping[str, Any]], k: int) -> dict[tuple[str, int], float]:
+    """What a log says of validation, by metric and epoch; the metric is at ``k`` unless it says so itself."""
     return {
-        (name.removeprefix("valid "), line["epoch"]): value
+        (at_k(name.removeprefix("valid "), k), line["epoch"]): value
         for line in log
         for name, value in line.items()
         if name.startswith("valid ")

@@ -20,6 +20,9 @@ INK, LINE = "#123456", "#654321"
 
 WIDTH, HEIGHT = 420, 240
 
+FEW = 10
+"""As many whole numbers have room on an axis, each with its mark."""
+
 LINE_OF_NAMES = 68
 """About how many signs of a legend fit beside one another."""
 
@@ -60,6 +63,22 @@ def rule(alt: ModuleType, side: Literal["x", "y"], at: float, scale: Any = None)
     """A dashed line across the picture; without the ``scale`` of the picture its axis begins at 0."""
     place = (alt.X if side == "x" else alt.Y)("at:Q", scale=alt.Undefined if scale is None else scale)
     return alt.Chart(alt.Data(values=[{"at": at}])).mark_rule(color=INK, strokeDash=[3, 3]).encode(**{side: place})
+
+
+def at_k(metric: str, k: int | None) -> str:
+    """A metric with its K, which a log leaves out where it is that of the run.
+
+    >>> at_k("ndcg", 20), at_k("ndcg@5", 20), at_k("ndcg", None)
+    ('ndcg@20', 'ndcg@5', 'ndcg')
+    """
+    return metric if "@" in metric or k is None else f"{metric}@{k}"
+
+
+def from_one(alt: ModuleType, column: str, title: str, last: int) -> Any:
+    """A column of whole numbers along the picture, such as epochs, from 1 to the ``last``. None is named twice."""
+    ticks = {"values": [*range(1, last + 1)]} if last <= FEW else {"tickMinStep": 1}
+    scale = alt.Scale(domain=[min(1, last - 1), last], nice=False)
+    return alt.X(f"{column}:Q", title=title, axis=alt.Axis(format="d", **ticks), scale=scale)
 
 
 def svg(chart: Any, *, width: int = WIDTH, height: int = HEIGHT) -> str:

@@ -7,10 +7,13 @@ from typing import Any
 
 import polars as pl
 
-from shortlist.report.drawing import INK, LINE, PALETTE, WIDTH, altair, colour, data, rule, shape, svg
+from shortlist.report.drawing import INK, LINE, PALETTE, WIDTH, altair, colour, data, from_one, rule, shape, svg
 
 FAR = 0.1
 """A ratio that is this far from 1 has the full colour of its side."""
+
+SHORT = 15
+"""Lines through as many values or fewer show each of them."""
 
 WIDE = 50
 """Positive numbers this many times apart are drawn on a log scale."""
@@ -140,17 +143,25 @@ def for_file(picture: str) -> str:
 
 
 def lines(values: pl.DataFrame, *, title: str, axis: str) -> str:
-    """Values along a number: columns ``name``, ``at`` and ``value``."""
+    """Values along whole numbers from 1: columns ``name``, ``at`` and ``value``.
+
+    Short lines have points: one value alone has no line.
+    """
     alt = altair()
     names = values["name"].unique(maintain_order=True).to_list()
     dashes = [[1, 0] if place < len(PALETTE) else [5, 3] for place in range(len(names))]  # colours come again
-    drawn = alt.Chart(data(values)).mark_line(strokeWidth=1.8).encode(
-        x=alt.X("at:Q", title=axis, axis=alt.Axis(format="d", tickMinStep=1)),
-        y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
-        color=colour(alt, values),
-        strokeDash=alt.StrokeDash("name:N", legend=None, sort=names, scale=alt.Scale(domain=names, range=dashes)),
-    )  # fmt: skip
-    return svg(drawn)
+    at = {
+        "x": from_one(alt, "at", axis, int(values["at"].max())),  # type: ignore[arg-type]
+        "y": alt.Y("value:Q", title=title, scale=alt.Scale(zero=values["value"].n_unique() == 1)),
+        "color": colour(alt, values),
+    }
+    dash = alt.StrokeDash("name:N", legend=None, sort=names, scale=alt.Scale(domain=names, range=dashes))
+    line = alt.Chart(data(values)).mark_line(strokeWidth=1.8).encode(**at, strokeDash=dash)
+    short = values.filter(pl.len().over("name") <= SHORT)
+    if short.is_empty():
+        return svg(line)
+    point = alt.Chart(data(short)).mark_point(filled=True, size=40, opacity=1).encode(**at, shape=shape(alt, values))
+    return svg(line + point)
 
 
 def against(values: pl.DataFrame, *, title: str, axis: str) -> str:

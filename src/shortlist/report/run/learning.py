@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from shortlist.report.drawing import at_k
 from shortlist.report.page import Figure, Section, Table
 from shortlist.report.run.pictures import epochs
 from shortlist.runs import Run, read_log
@@ -35,7 +36,7 @@ def learning_section(run: Run) -> Section:
     ]
     texts = []
     if measured:
-        name = measured[0][1].removeprefix("valid ")
+        name = at_k(measured[0][1].removeprefix("valid "), run.config.get("k"))
         values = pl.DataFrame({"epoch": [each[0] for each in measured], "value": [each[2] for each in measured]})
         best = max(measured, key=lambda each: float(each[2]))
         figures.append(

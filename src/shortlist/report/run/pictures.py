@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from shortlist.report.drawing import INK, PALETTE, altair, colour, data, rule, shape, svg
+from shortlist.report.drawing import INK, PALETTE, altair, colour, data, from_one, rule, shape, svg
 
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 """Tell outlines apart where colours do not."""
@@ -51,15 +51,15 @@ def epochs(values: pl.DataFrame, *, title: str, last: int, kept: int | None = No
     A dashed line stands at the epoch that was kept. One value alone is seen against 0.
     """
     alt = altair()
-    whole = alt.Scale(domain=[min(1, last - 1), last], nice=False)
+    x = from_one(alt, "epoch", "epoch", last)
     base = alt.Chart(data(values)).encode(
-        x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(format="d", tickMinStep=1), scale=whole),
+        x=x,
         y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=zero or values["value"].n_unique() == 1)),
     )
     drawn = base.mark_line(strokeWidth=1.8, color=PALETTE[0])
     if values.height <= 60:
         drawn = drawn + base.mark_point(filled=True, size=32, opacity=1, color=PALETTE[0])
-    return svg(drawn if kept is None else rule(alt, "x", kept, whole) + drawn)
+    return svg(drawn if kept is None else rule(alt, "x", kept, x["scale"]) + drawn)
 
 
 def against_count(values: pl.DataFrame, *, title: str, axis: str) -> str:
