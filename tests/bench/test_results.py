@@ -26,7 +26,8 @@ from shortlist.bench import (
     to_latex,
     to_markdown,
 )
-from shortlist.bench.results import HEAD, why_failed
+from shortlist.bench.results import HEAD
+from shortlist.bench.tables import why_failed
 from shortlist.runs import Run
 
 USERS = 60

@@ -228,7 +228,8 @@ def _draw(
 def _tell(grid: Spec, rows: Sequence[Row], page: Path | None, as_json: bool) -> None:
     from rich.text import Text
 
-    from shortlist.bench.results import HEAD, MEASURED, notes_of, why_failed
+    from shortlist.bench.results import HEAD, MEASURED
+    from shortlist.bench.tables import notes_of, why_failed
 
     if as_json:
         path = None if page is None else str(page)
