@@ -80,6 +80,17 @@ def test_unknown_items_are_named(shortlist: Command, trained: Path) -> None:
     assert shortlist("recommend", trained, "--history", ", ,").code == 2
 
 
+@pytest.mark.parametrize("model", [["mf", "--loss", "bpr"], ["ials", "--set", "model.threads=1"]])
+def test_inner_products_too(shortlist: Command, model: list[str], clicks: Path, tmp_path: Path) -> None:
+    """By a loss that draws its negatives, and by least squares."""
+    if model[0] == "ials":
+        pytest.importorskip("implicit")
+    assert shortlist("train", clicks, "--model", *model, "--out", tmp_path / "run", "--json").code == 0
+    answer = shortlist("recommend", tmp_path / "run", "--history", "1001,1004,1009,1012", "--k", 5, "--json")
+    assert answer.code == 0
+    assert all(1000 <= each["item_id"] < 1020 for each in answer.json["items"])
+
+
 def test_a_model_without_vectors_says_so(shortlist: Command, ease: Path) -> None:
     answer = shortlist("recommend", ease, "--history", "1001")
     assert answer.code == 2

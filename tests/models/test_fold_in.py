@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from shortlist.data import Interactions
+from shortlist.data import IntArray, Interactions
 from shortlist.errors import InputError
 from shortlist.losses import SL
-from shortlist.models import MF, Factored, Pooled, registry
-from shortlist.training import OptimizerSettings, Training, TrainingSettings
+from shortlist.losses import registry as losses
+from shortlist.models import IALS, MF, Factored, registry
+from shortlist.training import OptimizerSettings, Training, TrainingSettings, fold_in
 
 FACTORED = sorted(name for name in registry if issubclass(registry[name], Factored))
 LATE = np.arange(0, 400, 10)
@@ -33,12 +34,21 @@ def train() -> Interactions:
 
 
 @cache
-def fitted(name: str, train: Interactions, seed: int = 0) -> Factored:
-    model = registry[name](dim=16)
+def fitted(name: str, loss: str, train: Interactions, seed: int = 0) -> Factored:
+    """A model whose scores are those that the loss is usually trained with."""
+    model = registry[name](dim=16, similarity=losses[loss].similarity)
     assert isinstance(model, Factored)
-    settings, optimizer = TrainingSettings(epochs=15, batch=50), OptimizerSettings(lr=0.03)
-    Training(model, SL(tau=0.2), train, training=settings, optimizer=optimizer, seed=seed).run()
+    training(model, loss, train, seed).run()
     return model
+
+
+def training(model: Factored, loss: str, train: Interactions, seed: int) -> Training:
+    settings = TrainingSettings(epochs=15, batch=50 if losses[loss].sampled is None else 200)  # users, or pairs
+    return Training(model, losses[loss](), train, training=settings, optimizer=OptimizerSettings(lr=0.03), seed=seed)
+
+
+def folded(model: Factored, loss: str, histories: list[IntArray]) -> torch.Tensor:
+    return model.score_vectors(fold_in(model, losses[loss](), histories))
 
 
 def lists(score_RI: torch.Tensor, train: Interactions) -> list[set[int]]:
@@ -52,28 +62,73 @@ def overlap(first: list[set[int]], second: list[set[int]]) -> float:
     return float(np.mean([len(a & b) / K for a, b in zip(first, second, strict=True)]))
 
 
-@pytest.mark.parametrize("name", FACTORED)
-def test_a_late_user_gets_nearly_the_list_of_a_user_who_was_there(name: str, train: Interactions) -> None:
-    """Nine of ten places with the items held; trained without the users, as many as two seeds have in common."""
+@pytest.mark.parametrize(
+    ("name", "loss", "nearly"),
+    [
+        *((name, "sl", 0.85) for name in FACTORED),
+        ("mf", "slatk", 0.85),
+        ("mf", "bpr", 0.65),
+        ("mf", "bce", 0.65),
+        ("mf", "mse", 0.75),
+        ("lightgcn", "bpr", 0.75),
+        ("lightgcn", "bce", 0.75),
+        ("lightgcn_pp", "bpr", 0.8),
+        ("simplex", "bpr", 0.75),
+    ],
+)
+def test_a_late_user_gets_nearly_the_list_of_a_user_who_was_there(
+    name: str, loss: str, nearly: float, train: Interactions
+) -> None:
+    """With the items held, most places; trained without the users, as many as two seeds have in common."""
     histories = [train.row(user) for user in LATE]
-    there = fitted(name, train)
+    there = fitted(name, loss, train)
     expected = lists(there.score_all(LATE), train)
-    assert overlap(expected, lists(there.score_vectors(there.fold_in(histories)), train)) > 0.85
-    without = fitted(name, train.select(~np.isin(train.users_of_pairs(), LATE)))
-    other = fitted(name, train, seed=1)
-    by_chance = overlap(expected, lists(other.score_all(LATE), train))
-    found = overlap(expected, lists(without.score_vectors(without.fold_in(histories)), train))
-    assert found > by_chance - 0.05
+    assert overlap(expected, lists(folded(there, loss, histories), train)) > nearly
+    without = fitted(name, loss, train.select(~np.isin(train.users_of_pairs(), LATE)))
+    by_chance = overlap(expected, lists(fitted(name, loss, train, seed=1).score_all(LATE), train))
+    assert overlap(expected, lists(folded(without, loss, histories), train)) > by_chance - 0.05
+
+
+@pytest.mark.parametrize("loss", ["bpr", "bce", "sl"])
+def test_as_near_as_training_the_user_again(loss: str, train: Interactions) -> None:
+    """Draws and starts differ from seed to seed: users who are trained again, items held, get other lists too."""
+    there = fitted("mf", loss, train)
+    expected = lists(there.score_all(LATE), train)
+    again = MF(dim=16, similarity=losses[loss].similarity)
+    second = training(again, loss, train, seed=1)
+    again.item.requires_grad_(False).copy_(there.item.detach())
+    second.run()
+    trained_again = overlap(expected, lists(again.score_all(LATE), train))
+    found = overlap(expected, lists(folded(there, loss, [train.row(user) for user in LATE]), train))
+    assert found > trained_again - 0.06
 
 
 def test_the_order_of_a_history_and_its_company_do_not_matter(train: Interactions) -> None:
-    model = fitted("mf", train)
-    alone = model.fold_in([np.array([3, 1, 2])])
-    twice = model.fold_in([np.array([2, 3, 3, 1])])
-    torch.testing.assert_close(twice, alone)
-    among = model.fold_in([train.row(5), np.array([1, 2, 3]), *(train.row(user) for user in range(300))])
+    model = fitted("mf", "sl", train)
+    alone = fold_in(model, SL(), [np.array([3, 1, 2])])
+    twice = fold_in(model, SL(), [np.array([2, 3, 3, 1])])
+    torch.testing.assert_close(twice, alone, rtol=0, atol=0)
+    among = fold_in(model, SL(), [train.row(5), np.array([1, 2, 3]), *(train.row(user) for user in range(300))])
     torch.testing.assert_close(among[1:2], alone, rtol=1e-3, atol=1e-3)
     assert among.shape == (302, 16)
+    assert fold_in(model, SL(), []).shape == (0, 16)
+
+
+def test_who_stands_against_a_history_is_whom_the_run_trained_with(train: Interactions) -> None:
+    """One drawn negative weighs as much as the positive, all of them together far more; with weights draws are all."""
+    model, history = fitted("mf", "bce", train), [train.row(4)]
+    drawn, exact, weighted = (
+        fold_in(model, losses["bce"](), history, TrainingSettings(**settings))
+        for settings in ({}, {"against": "all"}, {"weighted": True})
+    )
+    assert torch.equal(weighted, exact)
+    assert model.score_vectors(drawn).mean() > model.score_vectors(exact).mean()
+
+
+def test_the_loss_at_hand_is_left_as_it_is(train: Interactions) -> None:
+    loss = losses["sogclr"]()
+    fold_in(fitted("mf", "sl", train), loss, [train.row(4)])
+    assert not loss.state_dict()
 
 
 @pytest.mark.parametrize("settings", [{"similarity": "dot"}, {"item_bias": True}, {"similarity": "half_cosine"}])
@@ -82,21 +137,43 @@ def test_every_kind_of_score_is_folded_in(settings: dict[str, object], train: In
     optimizer = OptimizerSettings(lr=0.03)
     Training(model, SL(tau=0.2), train, training=TrainingSettings(epochs=10, batch=50), optimizer=optimizer).run()
     history = train.row(7)
-    scores = model.score_vectors(model.fold_in([history]))[0]
+    scores = model.score_vectors(fold_in(model, SL(tau=0.2), [history]))[0]
     assert torch.isfinite(scores).all()
     others = np.setdiff1d(np.arange(200), history)
     assert scores[history.tolist()].mean() > scores[others].mean()
 
 
-def test_one_who_has_met_everything_gets_finite_scores(train: Interactions) -> None:
-    model = fitted("mf", train)
-    assert torch.isfinite(model.score_vectors(model.fold_in([np.arange(200)]))).all()
+@pytest.mark.parametrize("loss", sorted(losses))
+def test_every_loss_finds_the_history(loss: str, train: Interactions) -> None:
+    model, history = fitted("mf", "sl" if losses[loss].similarity != "dot" else "bpr", train), train.row(7)
+    scores = folded(model, loss, [history])[0]
+    others = np.setdiff1d(np.arange(200), history)
+    in_order = scores[history.tolist()].unsqueeze(1) > scores[others]
+    assert in_order.float().mean() > 0.75
 
 
-def test_a_pooled_user_is_its_history(train: Interactions) -> None:
-    model = fitted("pooled", train)
-    assert isinstance(model, Pooled)
-    torch.testing.assert_close(model.score_vectors(model.fold_in([train.row(8)])), model.score_all(np.array([8])))
+@pytest.mark.parametrize("loss", ["sl", "bpr", "bce"])
+def test_one_who_has_met_everything_gets_finite_scores(loss: str, train: Interactions) -> None:
+    assert torch.isfinite(folded(fitted("mf", loss, train), loss, [np.arange(200)])).all()
+
+
+@pytest.mark.parametrize("name", ["pooled", "simgcl", "xsimgcl"])
+def test_some_users_are_their_histories(name: str, train: Interactions) -> None:
+    """Nothing is learned for them."""
+    model = fitted(name, "sl", train)
+    torch.testing.assert_close(folded(model, "sl", [train.row(8)]), model.score_all(np.array([8])))
+
+
+def test_ials_solves_for_a_late_user_as_for_others(train: Interactions) -> None:
+    """Where fitting has settled, those who were there are solved for again: they get their own factors."""
+    pytest.importorskip("implicit")
+    model = IALS(factors=8, iterations=200, regularization=2.0, threads=1)
+    model.fit(train)
+    folded_in = model.fold_in([train.row(user) for user in LATE])
+    torch.testing.assert_close(folded_in, model.user_UD[LATE], rtol=1e-2, atol=1e-2)
+    assert overlap(lists(model.score_all(LATE), train), lists(model.score_vectors(folded_in), train)) > 0.95
+    with pytest.raises(InputError, match="fold_in: expected histories of items below 200, received an empty one"):
+        model.fold_in([np.array([], dtype=np.int64)])
 
 
 @pytest.mark.parametrize("history", [[], [200], [-1, 3]])
@@ -104,4 +181,4 @@ def test_what_cannot_be_folded_in(history: list[int], train: Interactions) -> No
     model = MF(dim=4)
     model.start(train, torch.Generator().manual_seed(0))
     with pytest.raises(InputError, match="fold_in: expected histories of items below 200"):
-        model.fold_in([np.array([1]), np.array(history, dtype=np.int64)])
+        fold_in(model, SL(), [np.array([1]), np.array(history, dtype=np.int64)])

@@ -1,5 +1,6 @@
 """What every registered model keeps to. A new model is enrolled by its registration: nothing is listed here."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from shortlist.data import Interactions
 from shortlist.losses import BCE, BPR, SL, Loss, SLAtK
+from shortlist.losses import registry as losses
 from shortlist.models import Baseline, Factored, Model, Trained, registry
 from shortlist.ranking import top_k
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
@@ -177,6 +179,22 @@ class TestTrained:
         run = Training(model, chosen, two_tastes, training=settings, optimizer=OptimizerSettings())
         before = {key: value.detach().clone() for key, value in model.named_parameters()}
         run.run()
+        for key, value in model.named_parameters():
+            assert torch.isfinite(value).all()
+            assert not torch.equal(value, before[key])
+
+    @pytest.mark.parametrize("loss", sorted(losses))
+    def test_takes_every_loss(self, name: str, loss: str, two_tastes: Interactions) -> None:
+        """Against whom the loss is usually trained, with the similarity that it is made for."""
+        similarity = {"similarity": losses[loss].similarity} if "similarity" in registry[name].declared else {}
+        model = registry[name](dim=8, **similarity)
+        assert isinstance(model, Trained)
+        k = {"k": 5} if "k" in losses[loss].declared else {}
+        settings = TrainingSettings(epochs=1, batch=32)
+        run = Training(model, losses[loss](**k), two_tastes, training=settings, optimizer=OptimizerSettings())
+        before = {key: value.detach().clone() for key, value in model.named_parameters()}
+        run.run()
+        assert math.isfinite(run.progress.loss)
         for key, value in model.named_parameters():
             assert torch.isfinite(value).all()
             assert not torch.equal(value, before[key])

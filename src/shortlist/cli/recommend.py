@@ -39,7 +39,7 @@ def recommend(
 ) -> None:
     """Recommend items to one user or to many, by their own ids. What a user is known to have is left out.
 
-    With --history, to somebody who was not there in training, if the model is one of vectors (mf, lightgcn, …).
+    With --history, to somebody who was not there in training, if the model is one of vectors (mf, lightgcn, ials, …).
 
     [bold]Examples[/bold]
 

@@ -6,13 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from shortlist.data import IntArray, Interactions
-from shortlist.errors import InputError
-from shortlist.models.fold_in import fit_users
+from shortlist.models.fold_in import Arrival
 from shortlist.parameters import Configured
 from shortlist.registry import Registry
 from shortlist.scores import Factors
@@ -74,6 +72,18 @@ class Baseline(Model):
         """Learn from the interactions."""
 
 
+class VectorBaseline(Baseline):
+    """A baseline of user and item vectors that also finds the vector of somebody who comes later."""
+
+    @abstractmethod
+    def fold_in(self, histories: Sequence[IntArray]) -> Tensor:
+        """Vectors of users who were not there in fitting, from the items of their histories, a row for each."""
+
+    @abstractmethod
+    def score_vectors(self, vector_ND: Tensor, out: Tensor | None = None) -> Tensor:
+        """Scores of the whole catalogue for vectors that :meth:`fold_in` gave."""
+
+
 class Trained(Model, nn.Module):
     """A model that is trained by a loss. Vectors, or scores of pairs, are what the loop makes its score tables from."""
 
@@ -126,41 +136,21 @@ class Factored(Trained):
     @property
     def n_items(self) -> int:
         """Size of the catalogue."""
-        return len(self._vectors().item_ID)
+        return len(self.vectors().item_ID)
 
     def score_all(self, users: IntArray, out: Tensor | None = None) -> Tensor:
         """A product of the users' vectors with those of all items."""
-        kept, user_R = self._vectors(), torch.from_numpy(users).long()
+        kept, user_R = self.vectors(), torch.from_numpy(users).long()
         return inner_products(kept.user_UD.index_select(0, user_R), kept.item_ID, kept.bias_I, out)
 
-    def fold_in(self, histories: Sequence[IntArray], tau: float = 0.2) -> Tensor:
-        """Vectors of users who were not there in training, from the items of their histories, a row for each.
-
-        They fit the histories best by a softmax loss of temperature ``tau``, with the item vectors held;
-        :meth:`score_vectors` gives their scores.
-        """
-        vectors = self._vectors()
-        row_P, item_P = self._flat(histories)
-        length = float(vectors.user_UD.norm(dim=1).mean())  # 1 for cosines; where scores are products, as trained
-        return fit_users(vectors, row_P, item_P, len(histories), tau, length)
+    @abstractmethod
+    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> Arrival:
+        """Users who were not there in training, known by the items of their histories."""
 
     def score_vectors(self, vector_ND: Tensor, out: Tensor | None = None) -> Tensor:
-        """Scores of the whole catalogue for vectors that :meth:`fold_in` gave."""
-        kept = self._vectors()
+        """Scores of the whole catalogue for users' vectors that are not the model's own."""
+        kept = self.vectors()
         return inner_products(vector_ND, kept.item_ID, kept.bias_I, out)
-
-    def _flat(self, histories: Sequence[IntArray]) -> tuple[Tensor, Tensor]:
-        """The row and the item of everything in the histories, each item once."""
-        rows = [np.unique(np.asarray(history, np.int64)) for history in histories]
-        for history in rows:
-            if not len(history) or history[0] < 0 or history[-1] >= self.n_items:
-                received = f"items {history[0]} to {history[-1]}" if len(history) else "an empty one"
-                raise InputError(f"fold_in: expected histories of items below {self.n_items}, received {received}")
-        counts = [len(history) for history in rows]
-        return (
-            torch.from_numpy(np.repeat(np.arange(len(rows)), counts)),
-            torch.from_numpy(np.concatenate([*rows, np.empty(0, np.int64)])),
-        )
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training, or to evaluation; what was kept is forgotten."""
@@ -168,8 +158,8 @@ class Factored(Trained):
         return super().train(mode)
 
     @torch.no_grad()
-    def _vectors(self) -> Factors:
-        """Vectors whose inner products are the scores."""
+    def vectors(self) -> Factors:
+        """Vectors whose inner products are the scores, the bias excepted, without gradients."""
         if self._kept is not None:
             return self._kept
         factors = self.factors()

@@ -1,34 +1,56 @@
-"""Users who arrive after training: a vector that fits their history, with the item vectors held as they are."""
+"""Users who arrive after training: what a model makes of their histories, and what is left to be learned."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
 import torch
 from torch import Tensor
 
-from shortlist.scores import FactoredTable, Factors, Workspace
+from shortlist.data import IntArray
+from shortlist.errors import InputError
+from shortlist.scores import Similarity, row_vectors
 from shortlist.scores.similarity import with_length
 
-STEPS, RATE = 50, 0.05
-"""Adam steps, and the length of the first as a share of the vector; the last has length 0."""
 
-_TOGETHER = 256  # users that are fitted at once
+@dataclass(frozen=True, eq=False)
+class Arrival:
+    """N users whose vectors are ``x = f + g·e``, brought to the length that the similarity asks for.
 
-
-def fit_users(vectors: Factors, row_P: Tensor, item_P: Tensor, n_rows: int, tau: float, length: float) -> Tensor:
-    r"""The vectors x of a given length that make the softmax loss of each history H smallest.
-
-    .. math:: \ln \sum_{j \notin H} e^{s_j/\tau} - \frac{1}{|H|} \sum_{i \in H} s_i/\tau,\qquad s_j = x \cdot y_j + b_j
-
-    ``vectors`` give y and b. It is what training a user with everything else held comes to: for MF and LightGCN,
-    trained by SL on Health and Debian, 96 to 98 of 100 places are those of the users' trained vectors. Starting from
-    the mean of the history and moving on a sphere keeps the problem well-conditioned.
+    f is what the model makes of a history, g the weight of a vector e of the user's own. Where g is 0 nothing is left
+    to be learned. ``length`` is that of e, on average, for the users who were there in training.
     """
-    fitted = [
-        _fit(vectors, row_P[mine] - start, item_P[mine], min(_TOGETHER, n_rows - start), tau, length)
-        for start in range(0, n_rows, _TOGETHER)
-        for mine in [(row_P >= start) & (row_P < start + _TOGETHER)]
-    ]
-    return torch.cat(fitted) if fitted else vectors.item_ID.new_empty(0, vectors.item_ID.shape[1])
+
+    fixed_ND: Tensor
+    own: float
+    length: float
+    similarity: Similarity
+
+    def vectors(self, direction_ND: Tensor | None = None) -> Tensor:
+        """The users' vectors, of which a product with an item's is the score; e has the given directions.
+
+        >>> Arrival(torch.tensor([[3.0, 0.0]]), 0.5, 8.0, "dot").vectors(torch.tensor([[0.0, 2.0]]))
+        tensor([[3., 4.]])
+        """
+        if direction_ND is None:
+            return row_vectors(self.fixed_ND, self.similarity)
+        return row_vectors(self.fixed_ND + self.own * with_length(direction_ND, self.length), self.similarity)
+
+
+def rows_of(histories: Sequence[IntArray], n_items: int) -> tuple[Tensor, Tensor]:
+    """The row and the item of everything in the histories, each item once and in order."""
+    rows = [np.unique(np.asarray(history, np.int64)) for history in histories]
+    for history in rows:
+        if not len(history) or history[0] < 0 or history[-1] >= n_items:
+            received = f"items {history[0]} to {history[-1]}" if len(history) else "an empty one"
+            raise InputError(f"fold_in: expected histories of items below {n_items}, received {received}")
+    counts = [len(history) for history in rows]
+    return (
+        torch.from_numpy(np.repeat(np.arange(len(rows)), counts)),
+        torch.from_numpy(np.concatenate([*rows, np.empty(0, np.int64)])),
+    )
 
 
 def mean_vectors(item_ID: Tensor, row_P: Tensor, item_P: Tensor, n_rows: int) -> Tensor:
@@ -37,21 +59,6 @@ def mean_vectors(item_ID: Tensor, row_P: Tensor, item_P: Tensor, n_rows: int) ->
     return total_RD / torch.bincount(row_P, minlength=n_rows).clamp_(min=1).unsqueeze(1)
 
 
-def _fit(vectors: Factors, row_P: Tensor, item_P: Tensor, n_rows: int, tau: float, length: float) -> Tensor:
-    item_ID, workspace = vectors.item_ID, Workspace()
-    weight_P = 1 / torch.bincount(row_P, minlength=n_rows)[row_P]
-    direction_RD = with_length(mean_vectors(item_ID, row_P, item_P, n_rows)).requires_grad_()
-    optimizer = torch.optim.Adam([direction_RD])
-    for number in range(STEPS):
-        optimizer.param_groups[0]["lr"] = RATE * (1 - number / STEPS)
-        with torch.enable_grad():
-            table = FactoredTable(
-                with_length(direction_RD, length), item_ID, row_P=row_P, column_P=item_P, bias_C=vectors.bias_I,
-                workspace=workspace,
-            )  # fmt: skip
-            lse_R = table.logsumexp(tau, "negatives")
-            lse_R = torch.where(lse_R == -torch.inf, 0, lse_R)  # of a user who has met everything
-            loss = lse_R.sum() - (weight_P * table.positives()).sum() / tau
-        direction_RD.grad = torch.autograd.grad(loss, direction_RD)[0]
-        optimizer.step()
-    return with_length(direction_RD.detach(), length)
+def mean_length(vector_ND: Tensor) -> float:
+    """The mean of the lengths of some vectors."""
+    return float(vector_ND.detach().norm(dim=1).mean())

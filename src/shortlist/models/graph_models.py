@@ -7,17 +7,18 @@ scores are then products of vectors, as for matrix factorisation, so that every 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
 
-from shortlist.data import IntArray, Interactions
+from shortlist.data import Interactions
 from shortlist.errors import InputError
 from shortlist.models.base import Factored, registry
+from shortlist.models.fold_in import Arrival, mean_length
 from shortlist.models.graph import Halves, Link, Pairs, layer_sums, noise
 from shortlist.parameters import Search, param
-from shortlist.scores import FactoredTable, Factors, Similarity, Workspace, item_vectors, row_vectors
+from shortlist.scores import FactoredTable, Factors, Similarity, Workspace, item_vectors
 
 
 class GraphModel(Factored):
@@ -63,6 +64,18 @@ class GraphModel(Factored):
         """The spread vectors."""
         return Factors(*self.spread(), self.similarity)
 
+    def _reached(
+        self, below_ID: Tensor, row_P: Tensor, item_P: Tensor, n_rows: int, powers: tuple[float, float] = (0.5, 0.5)
+    ) -> Tensor:
+        """What reaches new nodes from the items that they are joined to, by the weights that ``_make_links`` gives.
+
+        Items keep the weights that they had without the new nodes.
+        """
+        degree_R, degree_I = torch.bincount(row_P, minlength=n_rows).float(), self.pairs.count_I.float().clamp(min=1)
+        weight_P = degree_R[row_P] ** -powers[0] * degree_I[item_P] ** -powers[1]
+        reached_ND = below_ID.new_zeros(n_rows, self.dim)
+        return reached_ND.index_add_(0, row_P, below_ID[item_P] * weight_P.unsqueeze(1))
+
 
 @registry.register("lightgcn")
 class LightGCN(GraphModel):
@@ -91,6 +104,14 @@ class LightGCN(GraphModel):
         """The mean of the layers, the free vectors among them."""
         weights = [1 / (self.layers + 1)] * (self.layers + 1)
         return layer_sums(self.user, self.item, self._to_users, [weights])[0]
+
+    @torch.no_grad()
+    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> Arrival:
+        """A new node joins the graph: its layers but the free one are made from those of its items."""
+        own = 1 / (self.layers + 1)
+        _, below_ID = layer_sums(self.user, self.item, self._to_users, [[own] * self.layers])[0]
+        reached_ND = self._reached(below_ID, row_P, item_P, n_rows)
+        return Arrival(reached_ND, own, mean_length(self.user), self.similarity)
 
 
 @registry.register("lightgcn_pp")
@@ -130,15 +151,29 @@ class LightGCNpp(GraphModel):
 
     def spread(self) -> Halves:
         """The free vectors and the mean of the layers."""
-        layer: Halves = (self.user, self.item)
-        total = [part * self.gamma for part in layer]
-        for _ in range(self.layers):
-            user_UD, item_ID = (item_vectors(part, "cosine") for part in layer)
-            layer = self._to_users.times(item_ID), self._to_items.times(user_UD)
+        total = [part * self.gamma for part in (self.user, self.item)]
+        for _, layer in self._passes():
             total = [
                 whole.add(part, alpha=(1 - self.gamma) / self.layers) for whole, part in zip(total, layer, strict=True)
             ]
         return total[0], total[1]
+
+    def _passes(self) -> Iterator[tuple[Halves, Halves]]:
+        """For each layer the vectors of unit length that it is made of, and what they become."""
+        layer: Halves = (self.user, self.item)
+        for _ in range(self.layers):
+            below = user_UD, item_ID = item_vectors(layer[0], "cosine"), item_vectors(layer[1], "cosine")
+            layer = self._to_users.times(item_ID), self._to_items.times(user_UD)
+            yield below, layer
+
+    @torch.no_grad()
+    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> Arrival:
+        """A new node joins the graph: its layers but the free one are made from those of its items."""
+        below_ID = torch.zeros_like(self.item)
+        for (_, item_ID), _ in self._passes():
+            below_ID.add_(item_ID, alpha=(1 - self.gamma) / self.layers)
+        reached_ND = self._reached(below_ID, row_P, item_P, n_rows, (self.alpha, self.beta))
+        return Arrival(reached_ND, self.gamma, mean_length(self.user), self.similarity)
 
 
 class Contrasted(GraphModel):
@@ -177,15 +212,10 @@ class Contrasted(GraphModel):
         return layer_sums(self.user, self.item, self._to_users, [self._mean()])[0]
 
     @torch.no_grad()
-    def fold_in(self, histories: Sequence[IntArray], tau: float = 0.2) -> Tensor:
-        """A new node joins the graph: its layers are made from those of its items, as training made them."""
-        row_P, item_P = self._flat(histories)
+    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> Arrival:
+        """A new node joins the graph: its layers are made from those of its items, and nothing is learned."""
         _, below_ID = layer_sums(self.user, self.item, self._to_users, [[1 / self.layers] * self.layers])[0]
-        degree_R = torch.bincount(row_P, minlength=len(histories))
-        weight_P = (degree_R[row_P] * self.pairs.count_I[item_P].clamp(min=1)).float().rsqrt_()
-        vector_ND = below_ID.new_zeros(len(histories), self.dim)
-        vector_ND.index_add_(0, row_P, below_ID[item_P] * weight_P.unsqueeze(1))
-        return row_vectors(vector_ND, self.similarity)
+        return Arrival(self._reached(below_ID, row_P, item_P, n_rows), 0.0, 0.0, self.similarity)
 
     def _contrast(
         self, first: Halves, second: Halves, nodes: tuple[Tensor, Tensor], generator: torch.Generator

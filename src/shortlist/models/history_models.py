@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
-from shortlist.data import IntArray, Interactions
+from shortlist.data import Interactions
 from shortlist.models.base import Factored, registry
-from shortlist.models.fold_in import mean_vectors
+from shortlist.models.fold_in import Arrival, mean_length, mean_vectors
 from shortlist.models.graph import Link, Pairs
 from shortlist.parameters import Search, param
-from shortlist.scores import Factors, Similarity, row_vectors
+from shortlist.scores import Factors, Similarity
 
 
 class HistoryModel(Factored):
@@ -92,11 +92,10 @@ class Pooled(HistoryModel):
         return mean_UD @ self.map.T
 
     @torch.no_grad()
-    def fold_in(self, histories: Sequence[IntArray], tau: float = 0.2) -> Tensor:
-        """The mapped means of the histories: nothing is fitted."""
-        row_P, item_P = self._flat(histories)
-        mean_ND = mean_vectors(self.item, row_P, item_P, len(histories))
-        return row_vectors(self.users_of(mean_ND), self.similarity)
+    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> Arrival:
+        """The mapped means of the histories: nothing is learned."""
+        mean_ND = mean_vectors(self.item, row_P, item_P, n_rows)
+        return Arrival(self.users_of(mean_ND), 0.0, 0.0, self.similarity)
 
 
 @registry.register("simplex")
@@ -144,3 +143,9 @@ class SimpleX(HistoryModel):
     def users_of(self, mean_UD: Tensor) -> Tensor:
         """Both together."""
         return self.own * self.user + (1 - self.own) * (mean_UD @ self.map.T)
+
+    @torch.no_grad()
+    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> Arrival:
+        """The mapped means of the histories, and vectors of the users' own."""
+        mapped_ND = mean_vectors(self.item, row_P, item_P, n_rows) @ self.map.T
+        return Arrival((1 - self.own) * mapped_ND, self.own, mean_length(self.user), self.similarity)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from shortlist.data import Interactions
 from shortlist.models.base import Factored, registry
+from shortlist.models.fold_in import Arrival, mean_length
 from shortlist.parameters import param
 from shortlist.scores import Factors, Similarity
 
@@ -52,6 +53,11 @@ class MF(Factored):
     def factors(self) -> Factors:
         """The parameters themselves."""
         return Factors(self.user, self.item, self.similarity, self._parameters.get("bias"))
+
+    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> Arrival:
+        """All of a vector is learned."""
+        fixed_ND = self.user.detach().new_zeros(n_rows, self.dim)
+        return Arrival(fixed_ND, 1.0, mean_length(self.user), self.similarity)
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take over saved vectors."""

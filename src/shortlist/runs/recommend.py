@@ -10,7 +10,7 @@ import polars as pl
 from torch import Tensor
 
 from shortlist.data import BoolArray, IntArray, Interactions
-from shortlist.models import Factored
+from shortlist.models import Factored, VectorBaseline
 from shortlist.ranking import Progress, Ranking, top_k
 from shortlist.runs.evaluation import checked_ks
 from shortlist.runs.ids import Ids
@@ -78,7 +78,7 @@ class _Folded:
 
     def __init__(self, run: Run, history: IntArray) -> None:
         self._vector_ND = run.fold_in([history])
-        assert isinstance(run.model, Factored)
+        assert isinstance(run.model, Factored | VectorBaseline)
         self._model, self.n_items = run.model, run.model.n_items
 
     def score_all(self, users: IntArray, out: Tensor | None = None) -> Tensor:

@@ -20,12 +20,14 @@ from torch import Tensor
 from shortlist import __version__
 from shortlist.data import IntArray, Interactions, Split
 from shortlist.errors import InputError, Unwritable
+from shortlist.losses import registry as losses
 from shortlist.metrics import Evaluation
-from shortlist.models import Factored, Model, registry
+from shortlist.models import Factored, Model, VectorBaseline, registry
 from shortlist.runs.card import model_card
 from shortlist.runs.evaluation import Evaluations, evaluate_split, known_pairs
 from shortlist.runs.folder import CHECKPOINT, new_folder, replace_file
 from shortlist.runs.ids import Ids
+from shortlist.training import TrainingSettings, fold_in
 
 FORMAT = 1
 """Grows when older versions could not read what newer ones write."""
@@ -115,13 +117,17 @@ class Run:
     def fold_in(self, histories: Sequence[IntArray]) -> Tensor:
         """Vectors of people who were not there in training, by the items (indices) of their histories.
 
-        They are found at the temperature that the run was trained with, where its loss has one.
+        They are found by the run's own loss and settings (:func:`shortlist.training.fold_in`), or solved for.
         """
+        if isinstance(self.model, VectorBaseline):
+            return self.model.fold_in(histories)
         if not isinstance(self.model, Factored):
             name = self.config["model"]["name"]
             raise InputError(f"{self.folder}: expected a model of vectors to take a history, received {name}")
-        tau = self.config.get("loss", {}).get("tau")
-        return self.model.fold_in(histories) if tau is None else self.model.fold_in(histories, tau)
+        told = dict(self.config["loss"])
+        return fold_in(
+            self.model, losses[told.pop("name")](**told), histories, TrainingSettings(**self.config["training"])
+        )
 
     def _table(self, name: str) -> pl.DataFrame:
         path = self.folder / name

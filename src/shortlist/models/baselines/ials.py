@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,13 +11,14 @@ from torch import Tensor
 
 from shortlist.data import IntArray, Interactions
 from shortlist.errors import missing_extra
-from shortlist.models.base import Baseline, registry
+from shortlist.models.base import VectorBaseline, registry
 from shortlist.models.baselines.history import ones
+from shortlist.models.fold_in import rows_of
 from shortlist.parameters import Search, param
 
 
 @registry.register("ials")
-class IALS(Baseline):
+class IALS(VectorBaseline):
     """Factors of users and items for which ``Σ_ui c_ui (x_ui − p_u·q_i)² + λ(‖P‖² + ‖Q‖²)`` is small.
 
     ``x_ui`` is 1 for the pairs met and 0 for all others; the confidence ``c_ui`` is α for those met and 1 for the rest.
@@ -68,7 +69,26 @@ class IALS(Baseline):
 
     def score_all(self, users: IntArray, out: Tensor | None = None) -> Tensor:
         """Products of the users' factors with those of all items."""
-        return torch.mm(self.user_UD[torch.from_numpy(users).long()], self.item_ID.T, out=out)
+        return self.score_vectors(self.user_UD[torch.from_numpy(users).long()], out)
+
+    def score_vectors(self, vector_ND: Tensor, out: Tensor | None = None) -> Tensor:
+        """Products of given factors with those of all items."""
+        return torch.mm(vector_ND, self.item_ID.T, out=out)
+
+    def fold_in(self, histories: Sequence[IntArray]) -> Tensor:
+        """The factors that fitting would solve for with the items held: ``(QᵀQ + (α−1)·Q_HᵀQ_H + λI)·p = α·Σ_H q``.
+
+        Solved in double precision: without λ the factors of a short history are hardly determined.
+        """
+        row_P, item_P = rows_of(histories, self.n_items)
+        item_ID, met = self.item_ID.double(), item_P.split(torch.bincount(row_P, minlength=len(histories)).tolist())
+        shared_DD = item_ID.T @ item_ID + self.regularization * torch.eye(item_ID.shape[1], dtype=item_ID.dtype)
+        vector_ND = item_ID.new_empty(len(histories), item_ID.shape[1])
+        for row, item_H in enumerate(met):
+            met_HD = item_ID[item_H]
+            system_DD = shared_DD + (self.alpha - 1) * met_HD.T @ met_HD
+            vector_ND[row] = torch.linalg.solve(system_DD, self.alpha * met_HD.sum(0))
+        return vector_ND.to(self.item_ID.dtype)
 
     def state(self) -> dict[str, Tensor]:
         """The factors."""
