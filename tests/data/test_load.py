@@ -65,6 +65,18 @@ def test_a_table_is_split_at_random(ratings: Path) -> None:
     assert parts_of(other)[2].indices.tolist() != parts_of(split)[2].indices.tolist()
 
 
+@pytest.mark.parametrize("protocol", ["shortlist", "irbenchmark"])
+def test_validation_can_be_left_out(ratings: Path, protocol: str) -> None:
+    split = load(ratings, LoadOptions(test_share=0.34, valid_share=0, protocol=protocol))
+    assert split.valid is None
+    assert split.train.user_counts().tolist() == [4] * 10
+
+
+def test_a_share_that_the_protocol_would_not_heed_is_refused(ratings: Path) -> None:
+    with pytest.raises(InputError, match=r"valid_share: expected 0, or none given, for the protocol irbenchmark.*0\.3"):
+        load(ratings, LoadOptions(valid_share=0.3, protocol="irbenchmark"))
+
+
 def test_the_order_of_rows_changes_nothing(ratings: Path) -> None:
     split = load(ratings)
     pl.read_csv(ratings).sample(fraction=1, shuffle=True, seed=1).write_csv(ratings)

@@ -133,10 +133,13 @@ def _split(owner: str, table: pl.DataFrame, whole: Interactions, options: LoadOp
 
 def _hold_out_valid(train: Interactions, options: LoadOptions) -> tuple[Interactions, Interactions | None]:
     seed = [options.seed, 1]  # another stream than the test part's
-    if options.protocol == "irbenchmark":
-        return hold_out_irbenchmark(train, seed)
     if options.valid_share == 0:
         return train, None
+    if options.protocol == "irbenchmark":
+        if options.valid_share != LoadOptions().valid_share:
+            expected = "0, or none given, for the protocol irbenchmark, which has a rule of its own"
+            raise InputError(f"LoadOptions.valid_share: expected {expected}, received {options.valid_share:g}")
+        return hold_out_irbenchmark(train, seed)
     return hold_out_share(train, options.valid_share, seed)
 
 
