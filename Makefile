@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # Two processes of one thread: nearly every test is too small to gain from a second thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test check format bench browser clean
 
 help:            ## this list
 	@grep -E '^[a-z]+: .*##|^[a-z]+: +##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -22,8 +22,12 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)   ## fit models on the built-in data: a table, three lists, a report
 	$(BIN)/shortlist demo --out demo
 
-test: $(READY)   ## the tests and the examples in the docstrings
+test: $(READY) $(if $(CI),browser)  ## the tests and the examples in the docstrings
 	$(PYTEST)
+
+browser:         ## Chromium from Debian's packages, for the tests of pages; they are skipped where there is none
+	command -v chromium || (apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium) \
+		|| echo 'no Chromium could be installed: the tests of pages will be skipped'
 
 check: $(READY)  ## lint, strict types, tests, doctests
 	$(BIN)/ruff check
