@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-import torch
 
 from command import Command
 from shortlist.cli import run
@@ -45,6 +44,14 @@ def test_files_and_the_other_options(shortlist: Command, trained: Path, tmp_path
     assert sorted(table["item_id"]) == [1022, 1024]
 
 
+def test_a_long_history_is_not_taken_for_the_name_of_a_file(shortlist: Command, trained: Path) -> None:
+    history = ",".join(str(1000 + item) for item in range(20)) + ",1001" * 60
+    assert len(history) > 300
+    answer = shortlist("recommend", trained, "--history", history, "--k", 5, "--json")
+    assert answer.code == 0
+    assert all(each["item_id"] >= 1020 for each in answer.json["items"])
+
+
 def test_the_history_of_somebody_known_gives_nearly_the_known_list(trained: Path) -> None:
     opened = open_run(trained)
     found = []
@@ -64,9 +71,13 @@ def _other_known(opened, user: str) -> pl.Series:  # type: ignore[no-untyped-def
 
 def test_vectors_from_python(trained: Path) -> None:
     opened = open_run(trained)
-    vectors = opened.fold_in([np.array([0, 1]), np.array([25])])
+    vectors = opened.fold_in([[1000, 1001], pl.Series([1025])])
     assert vectors.shape == (2, 8)
-    assert torch.isfinite(vectors).all()
+    scores = opened.model.score_vectors(vectors)
+    assert scores[0, :20].mean() > scores[0, 20:].mean()
+    assert scores[1, :20].mean() < scores[1, 20:].mean()
+    with pytest.raises(InputError, match="item: unknown id '7'"):
+        opened.fold_in([[1000], [7]])
 
 
 def test_unknown_items_are_named(shortlist: Command, trained: Path) -> None:
@@ -96,4 +107,4 @@ def test_a_model_without_vectors_says_so(shortlist: Command, ease: Path) -> None
     assert answer.code == 2
     assert "expected a model of vectors to take a history, received ease" in answer.err
     with pytest.raises(InputError, match="received ease"):
-        open_run(ease).fold_in([np.array([0])])
+        open_run(ease).fold_in([[1001]])

@@ -118,17 +118,22 @@ def test_simgcl_contrasts_two_views_and_scores_without_noise(train: Interactions
     assert torch.equal(factors.user_UD, model.factors().user_UD)
     disturb, views = noise(0.2, torch.Generator().manual_seed(7)), []
     for _ in range(2):
-        layers = [ego.detach()]
+        layers = [ego]
         for _ in range(2):
-            layers.append(hat @ layers[-1])
-            disturb(layers[-1][:12])
-            disturb(layers[-1][12:])
+            clean = hat @ layers[-1]
+            noisy = clean.detach().clone()
+            disturb(noisy[:12])
+            disturb(noisy[12:])
+            layers.append(clean + (noisy - clean.detach()))
         views.append(F.normalize(torch.stack(layers[1:]).mean(0)))
     expected = sum(
         F.cross_entropy(views[0][half] @ views[1][half].T / 0.2, torch.arange(n)) / 2
         for half, n in ((slice(0, 12), 12), (slice(12, 22), 10))
     )
-    torch.testing.assert_close(terms["contrast"].detach(), expected)
+    torch.testing.assert_close(terms["contrast"], expected)
+    parameters = [model.user, model.item]
+    got, wanted = (torch.autograd.grad(value, parameters) for value in (terms["contrast"], expected))
+    torch.testing.assert_close(got, wanted)
 
 
 def test_only_so_many_nodes_are_contrasted(train: Interactions) -> None:

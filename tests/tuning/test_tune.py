@@ -141,6 +141,17 @@ class TestOnTheWay:
         tuned = finish(study, split, tmp_path / "run", config=CONFIG).run.config["tuned"]
         assert tuned["trials"]["failed"] == 2
 
+    def test_settings_that_do_not_go_together_are_a_failed_trial(self, split: Split, tmp_path: Path) -> None:
+        """Three layers, as by default, have a third one; one or two, which are tried, have not."""
+        fixed = {**FIXED, "model": {"dim": "8", "contrast_layer": "3"}}
+        study = begun(tmp_path / "study", split, space_of("xsimgcl", "sl", 5, texts=fixed))
+        work(study, split, most=6)
+        states = {each.settings["model.layers"] >= 3: each.state == "failed" for each in study.trials()}
+        assert states == {True: False, False: True}
+        why = next(each.why for each in study.trials() if each.state == "failed")
+        assert why.startswith("XSimGCL.contrast_layer: expected at most")
+        assert finish(study, split, tmp_path / "run", config=CONFIG).run.config["model"]["layers"] >= 3
+
     def test_when_all_fail_the_reason_is_told(
         self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -33,7 +33,7 @@ def read_ids(given: str | None, kind: str) -> list[str] | None:
     if given is None:
         return None
     path = Path(given)
-    if path.is_file():
+    if _is_file(path):
         ids = _from_file(path, kind)
     elif path.suffix in {".txt", *FORMATS} or kind == "user":
         raise InputError(f"{given}: expected a file of {kind} ids, received nothing")
@@ -43,6 +43,13 @@ def read_ids(given: str | None, kind: str) -> list[str] | None:
     if not ids:
         raise InputError(f"{given.strip() or kind}: expected {kind} ids, received none")
     return ids
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # many ids make a name that is too long for a file
+        return False
 
 
 def _from_file(path: Path, kind: str) -> list[str]:

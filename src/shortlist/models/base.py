@@ -171,6 +171,13 @@ class Factored(Trained):
         return vectors
 
 
+def normal_users(train: Interactions, dim: int, deviation: float, generator: torch.Generator) -> Tensor:
+    """Free vectors of the users; of those who have met nothing, and whom nothing will ever move, the zero vector."""
+    user_UD = torch.randn(train.n_users, dim, generator=generator).mul_(deviation)
+    user_UD[torch.from_numpy(train.user_counts()) == 0] = 0
+    return user_UD
+
+
 class Joint(Trained):
     """A model that scores a user and an item together: no vectors whose products are the scores.
 

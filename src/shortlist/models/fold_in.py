@@ -60,5 +60,10 @@ def mean_vectors(item_ID: Tensor, row_P: Tensor, item_P: Tensor, n_rows: int) ->
 
 
 def mean_length(vector_ND: Tensor) -> float:
-    """The mean of the lengths of some vectors."""
-    return float(vector_ND.detach().norm(dim=1).mean())
+    """The mean of the lengths of vectors, but for those of users who have met nothing: they are 0.
+
+    >>> mean_length(torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 1.0]]))
+    3.0
+    """
+    length_N = vector_ND.detach().norm(dim=1)
+    return float(length_N.sum() / length_N.count_nonzero().clamp(min=1))

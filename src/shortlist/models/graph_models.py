@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from shortlist.data import Interactions
 from shortlist.errors import InputError
-from shortlist.models.base import Factored, registry
+from shortlist.models.base import Factored, normal_users, registry
 from shortlist.models.fold_in import Arrival, mean_length
 from shortlist.models.graph import Halves, Link, Pairs, layer_sums, noise
 from shortlist.parameters import Search, param
@@ -36,7 +36,7 @@ class GraphModel(Factored):
     def start(self, train: Interactions, generator: torch.Generator) -> None:
         """Normally distributed vectors."""
         self._take(
-            torch.randn(train.n_users, self.dim, generator=generator).mul_(self.init),
+            normal_users(train, self.dim, self.init, generator),
             torch.randn(train.n_items, self.dim, generator=generator).mul_(self.init),
             Pairs.of(train),
         )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from shortlist.data import Interactions
-from shortlist.models.base import Factored, registry
+from shortlist.models.base import Factored, normal_users, registry
 from shortlist.models.fold_in import Arrival, mean_length, mean_vectors
 from shortlist.models.graph import Link, Pairs
 from shortlist.parameters import Search, param
@@ -133,7 +133,7 @@ class SimpleX(HistoryModel):
     def start(self, train: Interactions, generator: torch.Generator) -> None:
         """Normally distributed vectors; the map is the identity."""
         super().start(train, generator)
-        self.user = nn.Parameter(torch.randn(train.n_users, self.dim, generator=generator) * self.init)
+        self.user = nn.Parameter(normal_users(train, self.dim, self.init, generator))
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take over saved vectors and histories."""

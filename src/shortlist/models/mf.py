@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from shortlist.data import Interactions
-from shortlist.models.base import Factored, registry
+from shortlist.models.base import Factored, normal_users, registry
 from shortlist.models.fold_in import Arrival, mean_length
 from shortlist.parameters import param
 from shortlist.scores import Factors, Similarity
@@ -45,7 +45,7 @@ class MF(Factored):
     def start(self, train: Interactions, generator: torch.Generator) -> None:
         """Normally distributed vectors, no bias."""
         self._take(
-            torch.randn(train.n_users, self.dim, generator=generator).mul_(self.init),
+            normal_users(train, self.dim, self.init, generator),
             torch.randn(train.n_items, self.dim, generator=generator).mul_(self.init),
             torch.zeros(train.n_items) if self.item_bias else None,
         )

@@ -63,7 +63,7 @@ def recommend_to(
     met = np.unique(run.items.indices(history))
     seen = Interactions.from_pairs(np.zeros_like(met), met, user_ids=[""], item_ids=run.items.values)
     ranking = top_k(
-        _Folded(run, met),
+        _Folded(run, history),
         np.array([0]),
         k,
         exclude=seen,
@@ -76,7 +76,7 @@ def recommend_to(
 class _Folded:
     """One user, made from a history, as something that can be ranked."""
 
-    def __init__(self, run: Run, history: IntArray) -> None:
+    def __init__(self, run: Run, history: Sequence[Any] | pl.Series) -> None:
         self._vector_ND = run.fold_in([history])
         assert isinstance(run.model, Factored | VectorBaseline)
         self._model, self.n_items = run.model, run.model.n_items

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from shortlist import __version__
-from shortlist.data import IntArray, Interactions, Split
+from shortlist.data import Interactions, Split
 from shortlist.errors import InputError, Unwritable
 from shortlist.losses import registry as losses
 from shortlist.metrics import Evaluation
@@ -114,20 +114,19 @@ class Run:
         """A row for each user of the test part: ``user_id`` and a column a metric."""
         return self._table("per_user.parquet")
 
-    def fold_in(self, histories: Sequence[IntArray]) -> Tensor:
-        """Vectors of people who were not there in training, by the items (indices) of their histories.
+    def fold_in(self, histories: Sequence[Sequence[Any] | pl.Series]) -> Tensor:
+        """Vectors of people who were not there in training, by the ids of the items of their histories.
 
         They are found by the run's own loss and settings (:func:`shortlist.training.fold_in`), or solved for.
         """
+        met = [self.items.indices(history) for history in histories]
         if isinstance(self.model, VectorBaseline):
-            return self.model.fold_in(histories)
+            return self.model.fold_in(met)
         if not isinstance(self.model, Factored):
             name = self.config["model"]["name"]
             raise InputError(f"{self.folder}: expected a model of vectors to take a history, received {name}")
         told = dict(self.config["loss"])
-        return fold_in(
-            self.model, losses[told.pop("name")](**told), histories, TrainingSettings(**self.config["training"])
-        )
+        return fold_in(self.model, losses[told.pop("name")](**told), met, TrainingSettings(**self.config["training"]))
 
     def _table(self, name: str) -> pl.DataFrame:
         path = self.folder / name

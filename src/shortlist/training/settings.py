@@ -30,14 +30,14 @@ class TrainingSettings(Configured):
         search=Search(choices=(20, 40, 80)),
     )
     batch: int | None = param(
-        default=None, at_least=1, help="users (or pairs) in a step; none: 256 users, or 1024 pairs"
+        default=None, at_least=1, help="users (or pairs) in a step; none: 256 users with all items, else 1024"
     )
     against: Against = param(
         default="auto",
         help="who stands against positives: all items, a sample shared by the step, or draws for each pair",
     )
     negatives: int | None = param(
-        default=None, at_least=1, help="how many are sampled; none: the loss's usual number, or 1000"
+        default=None, at_least=1, help="how many are sampled; none: the loss's or the model's usual number, or 1000"
     )
     distribution: Distribution = param(
         default="uniform",

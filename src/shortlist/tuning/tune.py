@@ -111,11 +111,15 @@ def work(
 def _try(study: Study, trial: Any, split: Split, floor: float | None, look: Callable[[], None]) -> Trial:
     """Run a trial, write down how it ended, and keep its model if there is no better one."""
     settings, started, progress = study.settings(trial), time.perf_counter(), Progress()
-    chosen = study.space.plan(settings)
 
     def facts(why: str = "") -> dict[str, Any]:
         seconds = round(time.perf_counter() - started, 3)
         return {"seconds": seconds, "epochs": progress.epoch, **({"why": why} if why else {})}
+
+    try:
+        chosen = study.space.plan(settings)
+    except InputError as problem:  # each setting is allowed, and not all together
+        return study.done(trial, None, **facts(str(problem)))
 
     def after_epoch(now: Progress) -> None:
         nonlocal progress

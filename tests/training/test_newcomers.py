@@ -7,13 +7,15 @@ import pytest
 import torch
 
 from shortlist.data import IntArray, Interactions
-from shortlist.errors import InputError
+from shortlist.errors import InputError, ShortlistError
 from shortlist.losses import SL
 from shortlist.losses import registry as losses
 from shortlist.models import IALS, MF, Factored, registry
 from shortlist.training import OptimizerSettings, Training, TrainingSettings, fold_in
 
 FACTORED = sorted(name for name in registry if issubclass(registry[name], Factored))
+HISTORIES = ("pooled", "simgcl", "xsimgcl")
+"""Models whose users have nothing of their own."""
 LATE = np.arange(0, 400, 10)
 K = 10
 
@@ -89,6 +91,32 @@ def test_a_late_user_gets_nearly_the_list_of_a_user_who_was_there(
     assert overlap(expected, lists(folded(without, loss, histories), train)) > by_chance - 0.05
 
 
+@pytest.mark.parametrize("name", FACTORED)
+def test_what_is_made_of_a_history_and_a_vector_of_ones_own_is_the_model(name: str, train: Interactions) -> None:
+    """Those who were there, by their histories and their own free vectors, are as the model has them."""
+    model = fitted(name, "sl", train)
+    row_P, pair_P = train.positions_of(LATE)
+    arrival = model.arrival(torch.from_numpy(row_P), torch.from_numpy(train.indices[pair_P]).long(), len(LATE))
+    own_ND = model.get_parameter("user").detach()[LATE] if arrival.own else torch.zeros(())
+    factors = model.factors()
+    torch.testing.assert_close(arrival.fixed_ND + arrival.own * own_ND, factors.user_UD.detach()[LATE])
+    assert arrival.similarity == factors.similarity
+    if arrival.own:
+        assert arrival.length == pytest.approx(float(model.get_parameter("user").detach().norm(dim=1).mean()))
+
+
+@pytest.mark.parametrize("name", [name for name in FACTORED if name not in HISTORIES])
+def test_users_who_have_met_nothing_do_not_count_for_the_length(name: str, train: Interactions) -> None:
+    """They keep the vectors that they start with."""
+    few = train.select(train.users_of_pairs() < 40)
+    model = fitted(name, "bpr", few)
+    user_UD = model.get_parameter("user").detach()
+    assert not user_UD[40:].any()
+    met = few.row(3)
+    arrival = model.arrival(torch.zeros(len(met), dtype=torch.long), torch.tensor(met).long(), 1)
+    assert arrival.length == pytest.approx(float(user_UD[:40].norm(dim=1).mean()))
+
+
 @pytest.mark.parametrize("loss", ["bpr", "bce", "sl"])
 def test_as_near_as_training_the_user_again(loss: str, train: Interactions) -> None:
     """Draws and starts differ from seed to seed: users who are trained again, items held, get other lists too."""
@@ -112,6 +140,67 @@ def test_the_order_of_a_history_and_its_company_do_not_matter(train: Interaction
     torch.testing.assert_close(among[1:2], alone, rtol=1e-3, atol=1e-3)
     assert among.shape == (302, 16)
     assert fold_in(model, SL(), []).shape == (0, 16)
+
+
+def test_long_histories_beside_it_take_no_draws_from_a_short_one(train: Interactions) -> None:
+    """What is drawn differs from call to call, how much does not: as near to itself among others as alone."""
+    model, loss = fitted("mf", "bpr", train), losses["bpr"]()
+    short = [train.row(user)[:2] for user in LATE]
+    long = [np.arange(150) + start for start in range(40)]
+    exact, alone, among = (
+        model.score_vectors(vectors[: len(short)])
+        for vectors in (
+            fold_in(model, loss, short, TrainingSettings(negatives=100)),
+            fold_in(model, loss, short),
+            fold_in(model, loss, [*short, *long]),
+        )
+    )
+    error_alone, error_among = ((score - exact).square().mean().sqrt().item() for score in (alone, among))
+    assert error_among < 1.3 * error_alone
+
+
+def test_memory_is_bounded_whatever_is_drawn(train: Interactions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer are fitted at once, and get the same."""
+    model, histories = fitted("mf", "sl", train), [train.row(user) for user in LATE]
+    together = fold_in(model, SL(), histories)
+    sizes: list[int] = []
+    arrival = model.arrival
+    monkeypatch.setattr(model, "arrival", lambda row_P, item_P, n: (sizes.append(n), arrival(row_P, item_P, n))[1])
+    monkeypatch.setattr("shortlist.training.newcomers._ROOM", 7 * 200 + 5)  # seven rows of 200 scores
+    torch.testing.assert_close(fold_in(model, SL(), histories), together, rtol=1e-3, atol=1e-3)
+    assert sizes == [7, 7, 7, 7, 7, 5]
+    sizes.clear()
+    monkeypatch.setattr("shortlist.training.newcomers._ROOM", 3 * (12 * 50 + 256) * 16)
+    fold_in(model, losses["bpr"](), histories, TrainingSettings(negatives=50))
+    assert set(sizes) == {3, 1}
+
+
+def test_thresholds_are_looked_up_however_seldom_the_run_did(train: Interactions) -> None:
+    model = fitted("mf", "slatk", train)
+    often, seldom = (
+        fold_in(model, losses["slatk"](k=K, tau_w=0.3, refresh=refresh), [train.row(4)]) for refresh in (1, 1000)
+    )
+    assert torch.equal(often, seldom)
+
+
+def test_draws_leave_out_what_was_met_as_the_run_did(train: Interactions) -> None:
+    """Of 200 items 199 were met: drawn negatives are the one that is left, or nearly all of them are met."""
+    model, history = fitted("mf", "bpr", train), [np.arange(199)]
+    apart, mixed = (
+        model.score_vectors(fold_in(model, losses["bpr"](), history, TrainingSettings(exclude=exclude)))[0]
+        for exclude in (True, False)
+    )
+    assert apart[199] < apart.sort().values[5]
+    assert apart[199] < mixed[199]
+
+
+def test_a_model_that_is_no_number_is_said_to_be_damaged(train: Interactions) -> None:
+    model = MF(dim=4)
+    model.start(train, torch.Generator().manual_seed(0))
+    model.item.data[3, 1] = torch.nan
+    with pytest.raises(ShortlistError, match="fold_in: the loss of these histories is no number") as told:
+        fold_in(model, SL(), [np.array([1, 3])])
+    assert "optimizer" not in str(told.value)
 
 
 def test_who_stands_against_a_history_is_whom_the_run_trained_with(train: Interactions) -> None:
@@ -157,7 +246,7 @@ def test_one_who_has_met_everything_gets_finite_scores(loss: str, train: Interac
     assert torch.isfinite(folded(fitted("mf", loss, train), loss, [np.arange(200)])).all()
 
 
-@pytest.mark.parametrize("name", ["pooled", "simgcl", "xsimgcl"])
+@pytest.mark.parametrize("name", HISTORIES)
 def test_some_users_are_their_histories(name: str, train: Interactions) -> None:
     """Nothing is learned for them."""
     model = fitted(name, "sl", train)
