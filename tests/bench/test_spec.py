@@ -239,6 +239,9 @@ class TestSettings:
             cell.check("grid.yaml")
 
 
+YELP = {"slatk-yelp2018-lightgcn", "sl-yelp2018-lightgcn"}
+
+
 def measured() -> dict[str, Any]:
     """The settings of the presets that docs/results/published.md has measured, as it prints them."""
     page = (Path(__file__).parents[2] / "docs" / "results" / "published.md").read_text(encoding="utf-8")
@@ -248,13 +251,17 @@ def measured() -> dict[str, Any]:
 
 def test_there_is_a_preset_for_each_row_that_is_asked_for() -> None:
     asked = product(["slatk", "sl", "bpr"], ["health", "electronic", "gowalla"], ["mf", "lightgcn", "xsimgcl"])
-    assert set(PRESETS) == {"-".join(words) for words in asked}
-    assert set(measured()) == {name for name in PRESETS if name.endswith("-mf") and not name.startswith("bpr-")}
+    assert set(PRESETS) == {"-".join(words) for words in asked} | YELP
+    table = {name for name in PRESETS if name.endswith("-mf") and not name.startswith("bpr-")}
+    assert set(measured()) == table | YELP
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_a_preset_is_as_the_results_have_it(name: str) -> None:
     """Its settings are those of docs/results/published.md, or of the grid of Table 2; its figures are Table 2's."""
+    if name in YELP:
+        assert PRESETS[name].settings == measured()[name]
+        return
     preset, spec = PRESETS[name], read_spec("slatk-table2")
     assert spec.published is not None
     row = spec.published.columns(preset.data, preset.model, preset.loss, "")

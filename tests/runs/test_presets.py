@@ -16,6 +16,9 @@ def test_a_preset_is_a_plan(name: str) -> None:
     made = plan(chosen.model, chosen.loss, chosen.k, values=chosen.settings)
     assert made.model.settings()["dim"] == 64
     assert made.model.settings()["similarity"] == losses[loss].similarity
-    assert made.model.settings().get("layers") == {"mf": None, "lightgcn": 2, "xsimgcl": 3}[model]
+    classic = (
+        data == "yelp2018"
+    )  # whose LightGCN has three layers, and for which these losses have no published figures
+    assert made.model.settings().get("layers") == {"mf": None, "lightgcn": 3 if classic else 2, "xsimgcl": 3}[model]
     assert not made.tau_is_open
-    assert set(chosen.published) == {"ndcg@20", "recall@20"}
+    assert set(chosen.published) == (set() if classic else {"ndcg@20", "recall@20"})
