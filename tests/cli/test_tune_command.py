@@ -215,6 +215,28 @@ class TestBad:
         )
         assert [path.name for path in tmp_path.rglob("*")] == ["mine", "letter.txt"]
 
+    @pytest.mark.parametrize(
+        ("changes", "said"),
+        [
+            ({"data": "clikcs.csv"}, "clikcs.csv"),
+            ({"more": ["--set", "model.regularisation=3"]}, "EASE: unknown parameter 'regularisation'"),
+            ({"more": ["--set", "model.regularization=3"]}, "expected settings that can be searched, received none"),
+            ({"more": ["--valid-share", 0]}, "expected a validation part to judge by"),
+            ({"more": ["--ks", "5,41"]}, "expected a whole number from 1 to 40 (the catalogue), received 41"),
+        ],
+    )
+    def test_nothing_is_removed_for_what_cannot_be_done(
+        self, shortlist: Command, clicks: Path, tmp_path: Path, changes: dict[str, Any], said: str
+    ) -> None:
+        out, study = tmp_path / "run", tmp_path / "run.study"
+        how = ["--model", "ease", "--k", 5, "--tune", "0.1s", "--out", out, "--json"]
+        assert shortlist("train", clicks, *how).code == 0
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        assert study / STUDY in before
+        table = clicks.with_name(changes.get("data", clicks.name))
+        says(shortlist("train", table, *how, "--overwrite", *changes.get("more", [])), 2, said)
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
     def test_a_study_of_something_else_or_of_another_version(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,9 +80,7 @@ def tune_first(job: Job, out: Path, ks: Sequence[int] | None, *, resume: bool, o
         raise InputError(f"{job.folder}: expected a study to go on with, received nothing")
     if is_there and not (resume or overwrite):
         raise InputError(f"{job.folder}: expected no study, received one (--resume goes on, --overwrite begins anew)")
-    if is_there and not resume:
-        shutil.rmtree(job.folder)
-    run, study = tuned(job, out, ks, overwrite=overwrite, again="resume to go on")
+    run, study = tuned(job, out, ks, overwrite=overwrite, again="resume to go on", anew=is_there and not resume)
     tell(job, run, study, as_json)
 
 

@@ -51,11 +51,13 @@ class Job:
         return space_of(self.model, self.loss, self.k, self.values, self.texts)
 
 
-def tuned(job: Job, out: Path, ks: Sequence[int] | None, *, overwrite: bool, again: str) -> tuple[Run, Study]:
-    """Tune, and write the best run; ``again`` is what to do if it is stopped."""
+def tuned(
+    job: Job, out: Path, ks: Sequence[int] | None, *, overwrite: bool, again: str, anew: bool = False
+) -> tuple[Run, Study]:
+    """Tune, and write the best run; ``again`` is what to do if it is stopped, ``anew`` removes an earlier study."""
     from shortlist.cli.train import watching
     from shortlist.data import load
-    from shortlist.runs import default_ks
+    from shortlist.runs import checked_ks, default_ks
     from shortlist.tuning import finish, prepare
     from shortlist.tuning.study import optuna
 
@@ -64,8 +66,9 @@ def tuned(job: Job, out: Path, ks: Sequence[int] | None, *, overwrite: bool, aga
     with step(f"reading {job.data}"):
         split = load(job.data, options)
     seconds = {"load": time.perf_counter() - started}
+    lengths = checked_ks([job.k, *(ks or default_ks(split.train.n_items))], split.train.n_items)
     with watching(space.plan({})) as watch:
-        study = prepare(job.folder, space, split, protocol=options.protocol, seed=options.seed, watch=watch)
+        study = prepare(job.folder, space, split, protocol=options.protocol, seed=options.seed, anew=anew, watch=watch)
         try:
             with live(study, job.until) as speak:
                 _compute(job, study, split, speak)
@@ -78,7 +81,7 @@ def tuned(job: Job, out: Path, ks: Sequence[int] | None, *, overwrite: bool, aga
             split,
             out,
             config={**source, "protocol": options.protocol, "seed": options.seed},
-            ks=[job.k, *(ks or default_ks(split.train.n_items))],
+            ks=lengths,
             seconds=seconds,
             overwrite=overwrite,
             watch=watch,

@@ -54,8 +54,17 @@ def identity_of(space: Space, split: Split, protocol: str, seed: int) -> dict[st
     return {"data": fingerprint(split), "protocol": protocol, "seed": seed, **config, "space": space.describe()}
 
 
-def prepare(folder: Path, space: Space, split: Split, *, protocol: str, seed: int, watch: Watch | None = None) -> Study:
-    """Open the study of a folder, or begin it.
+def prepare(
+    folder: Path,
+    space: Space,
+    split: Split,
+    *,
+    protocol: str,
+    seed: int,
+    anew: bool = False,
+    watch: Watch | None = None,
+) -> Study:
+    """Open the study of a folder, or begin it; ``anew`` removes the one that is there, once a new one can begin.
 
     The first trial is what training does by itself, its search for a temperature included.
     """
@@ -65,11 +74,13 @@ def prepare(folder: Path, space: Space, split: Split, *, protocol: str, seed: in
         raise InputError("tune: expected a validation part to judge by (--valid-share 0.1), received none")
     lengths_of(chosen, split, [chosen.k])  # a K that the catalogue cannot fill is said before any work is done
     study = Study(folder, space, identity_of(space, split, protocol, seed))
-    if not study.exists():
+    if anew or not study.exists():
         starts = list(space.starts())
         if chosen.tau_is_open:
             with (watch or Watch()).stage("looking for the temperature"):
                 starts[0][1]["loss.tau"] = found_temperature(chosen, split, seed)
+        if anew:
+            study.remove()
         study.make(starts)
     study.open()
     return study
