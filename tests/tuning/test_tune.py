@@ -122,12 +122,20 @@ class TestOnTheWay:
         assert len({str(each[3]) for each in facts(once)}) == 11
         assert {each[1] for each in facts(once)} == {"done", "pruned"}
 
+    @pytest.mark.parametrize(
+        ("problem", "why"),
+        [
+            (ShortlistError("it collapsed"), "it collapsed"),
+            (RuntimeError("matrix is\nsingular"), "RuntimeError: matrix is singular"),
+            (MemoryError(), "MemoryError"),
+        ],
+    )
     def test_trials_that_fail_are_told_and_passed_by(
-        self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception, why: str
     ) -> None:
         def sometimes(chosen: Plan, *others: Any) -> Any:
             if chosen.optimizer.lr == 0.01:  # as two of the starts have it
-                raise ShortlistError("it collapsed")
+                raise problem
             return _value(chosen, *others)
 
         monkeypatch.setattr("shortlist.tuning.tune._value", sometimes)
@@ -135,8 +143,8 @@ class TestOnTheWay:
         work(study, split, most=5)
         failed = [each for each in study.trials() if each.state == "failed"]
         assert [(each.start, each.why) for each in failed] == [
-            ("slatk-electronic-mf", "it collapsed"),
-            ("slatk-health-mf", "it collapsed"),
+            ("slatk-electronic-mf", why),
+            ("slatk-health-mf", why),
         ]
         tuned = finish(study, split, tmp_path / "run", config=CONFIG).run.config["tuned"]
         assert tuned["trials"]["failed"] == 2

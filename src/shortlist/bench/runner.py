@@ -15,7 +15,7 @@ from pathlib import Path
 from shortlist.bench.cells import Cell
 from shortlist.data import Split, builtin, load
 from shortlist.data.public_sets import SETS
-from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable, unknown
+from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable, described, unknown
 from shortlist.models import Trained
 from shortlist.runs import (
     CHECKPOINT,
@@ -195,8 +195,7 @@ class Bench:
         except Exception as problem:
             if isinstance(problem, ShortlistError):
                 return _note(path, cell, str(problem))
-            reason = " ".join(f"{type(problem).__name__}: {problem!s:.300}".split())
-            return _note(path, cell, reason, traceback.format_exc())
+            return _note(path, cell, described(problem), traceback.format_exc())
 
     @contextmanager
     def _held(self, path: Path) -> Iterator[None]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.data import Split
-from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable
+from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable, described
 from shortlist.models import Baseline
 from shortlist.runs import Outcome, Plan, Watch, fingerprint
 from shortlist.runs.experiment import (
@@ -147,10 +147,12 @@ def _try(study: Study, trial: Any, split: Split, floor: float | None, look: Call
             raise ShortlistError("the metric became nan")
     except _GivenUp:
         return study.done(trial, None, **facts())
-    except (InputError, Interrupted, Unwritable):  # which says nothing of the settings
+    except (InputError, Interrupted, Unwritable, OutOfTime):  # which says nothing of the settings
         raise
     except ShortlistError as problem:
         return study.done(trial, None, **facts(str(problem)))
+    except Exception as problem:  # were it raised, the same trial would come again, for ever
+        return study.done(trial, None, **facts(described(problem)))
     with study.alone():
         best = study.best()
         if best is None or best.value is None or value > best.value:
