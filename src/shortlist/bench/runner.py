@@ -16,7 +16,6 @@ from shortlist.bench.cells import Cell
 from shortlist.data import Split, builtin, load
 from shortlist.data.public_sets import SETS
 from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable, described, unknown
-from shortlist.models import Trained
 from shortlist.runs import (
     CHECKPOINT,
     Busy,
@@ -30,8 +29,6 @@ from shortlist.runs import (
     remeasure,
 )
 from shortlist.runs.folder import held, replace_file, writing
-from shortlist.runs.pilot import FACTORS, trial_epochs
-from shortlist.training import Training
 
 FAILED, LOCKS = "failed.json", ".locks"
 """What a cell that failed leaves, and where the locks of cells are."""
@@ -246,37 +243,3 @@ def _unmeasured(run: Run, ks: Sequence[int]) -> bool:
 
 def _removable(problem: InputError) -> str:
     return f"{problem} (remove the folder to compute it again)"
-
-
-def most_epochs(cell: Cell, split: Split) -> int:
-    """How many epochs a cell takes at most, those of the trials for its temperature among them."""
-    chosen = cell.plan()
-    if chosen.loss is None or not isinstance(chosen.model, Trained):
-        return 0
-    looks = chosen.tau_is_open and split.valid is not None and split.valid.n_pairs
-    trial = trial_epochs(chosen.model, chosen.loss, split.train, chosen.training) if looks else 0
-    return chosen.training.epochs + len(FACTORS) * trial
-
-
-class _Enough(Exception):
-    """A trial has seen what it came for."""
-
-
-def seconds_of_epoch(cell: Cell, split: Split, patience: float = 0.3) -> float | None:
-    """About how long an epoch of a cell takes, by trying some steps; none for what has no epochs, or fails at once."""
-    chosen = cell.plan()
-    if chosen.loss is None or not isinstance(chosen.model, Trained):
-        return None
-    started, done = time.perf_counter(), 0.0
-
-    def look(share: float) -> None:
-        nonlocal done
-        done = share
-        if time.perf_counter() - started > patience:
-            raise _Enough
-
-    with suppress(_Enough, ShortlistError):
-        trial = Training(chosen.model, chosen.loss, split.train, training=chosen.training, optimizer=chosen.optimizer)
-        started = time.perf_counter()
-        trial.epoch(look)
-    return (time.perf_counter() - started) / done if done else None
