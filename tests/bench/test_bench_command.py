@@ -137,6 +137,23 @@ class TestGood:
         assert set(runs(tmp_path / "out")) == before
         assert shortlist(*other).err == ""
 
+    def test_another_length_that_cannot_be_measured(
+        self, shortlist: Command, write: Write, words: list[object], tmp_path: Path
+    ) -> None:
+        assert shortlist(*words, "--seeds", "0", "--json").code == 0
+        (torn,) = [path for name, path in runs(tmp_path / "out").items() if "-sl-" in name]
+        (torn / "model.safetensors").write_bytes(b"torn")
+        other = ["bench", write("other", metrics=["ndcg@7"]), *words[2:], "--seeds", "0"]
+        why = r"clicks.csv mf sl seed 0: .*model.safetensors: expected the weights of a model, received a damaged file"
+        answer = shortlist(*other)
+        assert answer.code == 1
+        assert re.search(f"^failed: {why}", answer.out, re.MULTILINE)
+        assert answer.err.splitlines()[-1].startswith("shortlist: 1 of 2 cells failed")
+        told = shortlist(*other, "--json")
+        assert told.code == 1
+        assert [list(row["failures"]) for row in told.json["rows"]] == [["0"], []]
+        assert shortlist(*words, "--seeds", "0", "--json").code == 0  # where it has its figures
+
     @pytest.mark.parametrize("name", ["slatk-table3", "slatk-table4", "slatk-noise", "slatk-temperature", "slatk-why"])
     def test_shipped_grids_on_their_data(
         self,

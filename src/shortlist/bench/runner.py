@@ -30,8 +30,8 @@ from shortlist.runs import (
 )
 from shortlist.runs.folder import held, replace_file, writing
 
-FAILED, LOCKS = "failed.json", ".locks"
-"""What a cell that failed leaves, and where the locks of cells are."""
+FAILED, UNMEASURED, LOCKS = "failed.json", "unmeasured.json", ".locks"
+"""What a cell that failed leaves, what a run that could not be measured at other lengths has, where locks are."""
 
 KEPT = 8
 """How many splits are kept in memory: cells that come after one another share a few."""
@@ -133,9 +133,15 @@ class Bench:
         if not (path / "config.json").is_file():
             return None
         try:
-            return open_run(path)
+            run = open_run(path)
         except InputError as problem:
-            return Failure(cell, _removable(problem))
+            return Failure(cell, _removable(str(problem)))
+        if _unmeasured(run, cell.ks):
+            with suppress(OSError, ValueError, KeyError):
+                noted = json.loads((path / UNMEASURED).read_text(encoding="utf-8"))
+                if noted["ks"] == sorted(cell.ks):
+                    return Failure(cell, noted["reason"])
+        return run
 
     def is_done(self, cell: Cell) -> bool:
         """Whether nothing is left to be computed: a failure, or a run that was measured at every length asked for."""
@@ -143,11 +149,12 @@ class Bench:
         return isinstance(found, Failure) or (found is not None and not _unmeasured(found, cell.ks))
 
     def forget(self, cell: Cell) -> None:
-        """Let a cell that failed be tried again, from the start."""
+        """Let a cell that failed be tried again, from the start; what is trained is only measured again."""
         path = self.path(cell)
         with self._held(path), writing(path):
             if (path / FAILED).is_file():
                 shutil.rmtree(path)
+            (path / UNMEASURED).unlink(missing_ok=True)
 
     def run(self, cell: Cell, told: Told = lambda cell, result: None) -> Result:
         """Compute a cell, from where an earlier try left it, and tell of it; or find it done.
@@ -162,12 +169,24 @@ class Bench:
                 found = self._compute(cell, path)
                 told(cell, found)
             elif isinstance(found, Run) and _unmeasured(found, cell.ks):
-                try:
-                    found = remeasure(found, cell.ks)
-                except InputError as problem:
-                    found = Failure(cell, _removable(problem))
+                found = self._remeasure(cell, found)
                 told(cell, found)
             return found
+
+    def _remeasure(self, cell: Cell, run: Run) -> Result:
+        """Measure a run at the lengths that are asked for; why that fails is written down beside what it has."""
+        try:
+            measured = remeasure(run, cell.ks)
+        except (Interrupted, Unwritable):
+            raise
+        except Exception as problem:
+            reason = _removable(str(problem) if isinstance(problem, ShortlistError) else described(problem))
+            note = {"ks": sorted(cell.ks), "reason": reason, "where": traceback.format_exc()}
+            replace_file(run.folder / UNMEASURED, (json.dumps(note, indent=2) + "\n").encode())
+            return Failure(cell, reason)
+        with writing(run.folder):
+            (run.folder / UNMEASURED).unlink(missing_ok=True)
+        return measured
 
     def _compute(self, cell: Cell, path: Path) -> Result:
         started = time.perf_counter()
@@ -241,5 +260,5 @@ def _unmeasured(run: Run, ks: Sequence[int]) -> bool:
     return bool(test) and any(f"ndcg@{k}" not in test for k in ks)
 
 
-def _removable(problem: InputError) -> str:
-    return f"{problem} (remove the folder to compute it again)"
+def _removable(reason: str) -> str:
+    return f"{reason} (remove the folder to compute it again)"
