@@ -196,6 +196,30 @@ class TestGood:
         after = stamps(out)
         assert [name for name in after if after[name] != before[name]] == [failed.name]
 
+    @pytest.mark.parametrize(
+        ("file", "damage", "why"),
+        [
+            ("per_user.parquet", lambda text: text[: len(text) // 2], "expected a Parquet table, received a damaged"),
+            ("per_user.parquet", lambda text: text.replace(b"ndcg@5", b"ndcg@6"), "per_user.parquet: expected a "),
+            ("metrics.json", lambda text: text.replace(b'"seconds"', b'"hours"'), "received none named seconds"),
+            ("metrics.json", lambda text: text.replace(b'"train"', b'"drain"'), "the seconds of train, received none"),
+            ("metrics.json", lambda text: b'{"test": 1, "valid": {}, "users": 1, "seconds": {}}', "figures as test"),
+        ],
+    )
+    def test_a_damaged_cell_does_not_stop_the_grid(
+        self, shortlist: Command, words: list[object], tmp_path: Path, file: str, damage: Any, why: str
+    ) -> None:
+        assert shortlist(*words, "--seeds", "0", "--json").code == 0
+        (path,) = [path / file for name, path in runs(tmp_path / "out").items() if "-sl-" in name]
+        path.write_bytes(damage(path.read_bytes()))
+        answer = shortlist(*words, "--seeds", "0", "--json")
+        assert answer.code == 1
+        damaged, sound = answer.json["rows"]
+        assert why in damaged["failures"]["0"]
+        assert damaged["failures"]["0"].endswith(" (remove the folder to compute it again)")
+        assert (sound["failures"], len(sound["values"])) == ({}, 1)
+        assert shortlist(*words, "--seeds", "0", "--dry-run", "--json").code == 0
+
 
 class TestList:
     def test_what_comes_along(self, shortlist: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

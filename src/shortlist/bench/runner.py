@@ -134,6 +134,7 @@ class Bench:
             return None
         try:
             run = open_run(path)
+            _check_seconds(run)
         except InputError as problem:
             return Failure(cell, _removable(str(problem)))
         if _unmeasured(run, cell.ks):
@@ -142,6 +143,17 @@ class Bench:
                 if noted["ks"] == sorted(cell.ks):
                     return Failure(cell, noted["reason"])
         return run
+
+    def results(self, cells: Sequence[Cell], metrics: Sequence[str]) -> dict[Cell, Result]:
+        """All that is there; a run whose users' figures cannot be read, which tables compare, is a failure, too."""
+        found = {cell: result for cell in cells if (result := self.result(cell)) is not None}
+        for cell, run in found.items():
+            if isinstance(run, Run):
+                try:
+                    _check_users(run, metrics)
+                except InputError as problem:
+                    found[cell] = Failure(cell, _removable(str(problem)))
+        return found
 
     def is_done(self, cell: Cell) -> bool:
         """Whether nothing is left to be computed: a failure, or a run that was measured at every length asked for."""
@@ -258,6 +270,23 @@ def _unmeasured(run: Run, ks: Sequence[int]) -> bool:
     """Whether a run that has been tested was not at one of the lengths."""
     test = run.metrics["test"]
     return bool(test) and any(f"ndcg@{k}" not in test for k in ks)
+
+
+def _check_seconds(run: Run) -> None:
+    """What a run took is told of every cell."""
+    seconds = run.metrics["seconds"]
+    for name in ("train", "evaluate"):
+        if not isinstance(seconds.get(name), int | float):
+            received = repr(seconds[name]) if name in seconds else "none"
+            raise InputError(f"{run.folder / 'metrics.json'}: expected the seconds of {name}, received {received:.60}")
+
+
+def _check_users(run: Run, metrics: Sequence[str]) -> None:
+    """Whether there is a figure of each user for what was measured."""
+    missing = [name for name in metrics if name in run.metrics["test"] and name not in run.per_user.columns]
+    if missing:
+        path = run.folder / "per_user.parquet"
+        raise InputError(f"{path}: expected a column a metric, received none named {', '.join(missing)}")
 
 
 def _removable(reason: str) -> str:

@@ -103,7 +103,7 @@ def bench(
     if retry:
         _forget_failed(folder, chosen)
     compute(folder, grid, chosen, jobs)
-    found = {cell: result for cell in chosen if (result := folder.result(cell)) is not None}
+    found = folder.results(chosen, grid.metrics)
     rows = summarise(grid, found)
     for path in write or []:
         _write(path, grid, rows)
