@@ -154,6 +154,19 @@ class TestGood:
         assert [list(row["failures"]) for row in told.json["rows"]] == [["0"], []]
         assert shortlist(*words, "--seeds", "0", "--json").code == 0  # where it has its figures
 
+    def test_a_folder_that_is_called_as_its_grid(
+        self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It holds the cells, and is not the grid, when the same command goes on."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "data" / "movielens-100k").mkdir(parents=True)
+        for part in ("train", "test"):
+            (tmp_path / "data" / "movielens-100k" / f"{part}.csv").write_bytes(clicks.read_bytes())
+        (tmp_path / "slatk-table18" / ".locks").mkdir(parents=True)
+        arguments = ["--data", "data", "--out", "slatk-table18", "--only", "slatk", "--seeds", "0"]
+        plan = shortlist("bench", "slatk-table18", *arguments, "--dry-run", "--json")
+        assert (plan.code, plan.json["cells"]) == (0, 1)
+
     @pytest.mark.parametrize("name", ["slatk-table3", "slatk-table4", "slatk-noise", "slatk-temperature", "slatk-why"])
     def test_shipped_grids_on_their_data(
         self,

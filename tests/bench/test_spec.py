@@ -14,6 +14,7 @@ from bench.grids import grid, write
 from shortlist.bench import SHIPPED, TABLES, cells, read_spec
 from shortlist.bench.published import Published
 from shortlist.bench.runner import ORIGINS
+from shortlist.bench.spec import name_of
 from shortlist.data.builtin import DEBIAN_NAME
 from shortlist.errors import InputError
 from shortlist.runs import PRESETS
@@ -136,6 +137,18 @@ class TestReading:
             read_spec("slatk-tabel18")
         with pytest.raises(InputError, match="expected a file of YAML, received Is a directory"):
             read_spec(tmp_path)
+
+    def test_a_file_stands_before_a_shipped_name_and_a_folder_does_not(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        place = Path("slatk-table18")
+        place.mkdir()
+        assert read_spec("slatk-table18").losses[-1] == "slatk"
+        assert name_of("slatk-table18") == "slatk-table18"
+        place.rmdir()
+        write(tmp_path).rename(place)
+        assert read_spec("slatk-table18").title == "t"
 
     @pytest.mark.parametrize("name", SHIPPED)
     def test_what_is_shipped(self, name: str) -> None:

@@ -113,10 +113,10 @@ def read_spec(source: str | Path) -> Spec:
     20
     """
     path, owner = Path(source), name_of(source)
-    if str(source) not in SHIPPED and not path.exists():
+    if not (is_shipped(source) or path.exists()):
         raise unknown("bench", "specification", str(source), SHIPPED)
     try:
-        file = path if path.exists() else _SHIPPED / f"{source}.yaml"
+        file = _SHIPPED / f"{source}.yaml" if is_shipped(source) else path
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as problem:
         raise InputError(f"{owner}: expected a file of YAML, received {problem.strerror}") from problem
@@ -133,9 +133,14 @@ def read_spec(source: str | Path) -> Spec:
     return spec
 
 
+def is_shipped(source: str | Path) -> bool:
+    """Whether a shipped specification is meant: a file of that name is nearer, a folder is but that of its cells."""
+    return str(source) in SHIPPED and not Path(source).is_file()
+
+
 def name_of(source: str | Path) -> str:
     """How errors call a specification: the file's name, or that of a shipped one."""
-    return Path(source).name if Path(source).exists() else str(source)
+    return str(source) if is_shipped(source) or not Path(source).exists() else Path(source).name
 
 
 def _check(spec: Spec, owner: str) -> None:

@@ -69,7 +69,8 @@ def bench(
 
     shortlist bench my-grid.yaml --jobs 2 --out bench/mine --write table.md --write table.tex
     """
-    from shortlist.bench import SHIPPED, Bench, Failure, summarise
+    from shortlist.bench import Bench, Failure, summarise
+    from shortlist.bench.spec import is_shipped
     from shortlist.cli.bench_work import compute
     from shortlist.cli.files import check_out
     from shortlist.runs import sink
@@ -88,7 +89,7 @@ def bench(
     for path, endings in [*((path, WRITERS) for path in write or []), *([(report, (".html",))] if report else [])]:
         check_out(path, endings)
     grid, chosen = _chosen(spec, seeds, only or [])
-    is_own = Path(spec).exists() or spec not in SHIPPED  # papers split their sets
+    is_own = not is_shipped(spec)  # papers split their sets
     folder = Bench(out, place, registered=is_own, sinks=[sink(text) for text in log or []])
     with step("reading data") as told:
         for number, cell in enumerate(chosen):
