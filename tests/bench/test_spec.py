@@ -159,6 +159,7 @@ class TestReading:
             cell.data_options()
         if spec.published is not None:
             assert spec.published.table in TABLES
+            assert spec.ours  # a paper's own loss is not among those that it is compared with
 
     def test_the_one_in_the_documents(self, tmp_path: Path) -> None:
         text = (Path(__file__).parents[2] / "docs" / "bench.md").read_text(encoding="utf-8")
