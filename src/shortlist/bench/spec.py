@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -170,8 +171,8 @@ def _check_names(spec: Spec, owner: str) -> None:
     for metric in spec.metrics:
         name, _, k = metric.partition("@")
         _all_known(owner, "metric", [name], AT_K)
-        if not (k.isdecimal() and int(k) > 0):
-            raise InputError(f"{owner}: metrics: expected a length of list, as in {name}@20, received {metric!r}")
+        if not re.fullmatch("[1-9][0-9]{0,8}", k):  # as results are named: not 020, nor digits of other scripts
+            raise InputError(f"{owner}: metrics: expected a length of list, as in {name}@20, received {metric!r:.60}")
 
 
 def _check_rule(rule: Rule, spec: Spec, owner: str) -> None:
