@@ -126,6 +126,15 @@ class TestReading:
             (b"title: \xff\xfe", "bad.yaml: expected YAML, received a text that is none: "),
             (b"title: !!python/object/apply:os.system [ls]", "bad.yaml: expected YAML, received a text that is none"),
             (b"losses: [sl]", "bad.yaml: expected a value of title, received none"),
+            (b"a: &a [*a]", "bad.yaml: expected "),
+            (
+                b"title: t\ndatasets: [d]\nlosses: [sl]\n'title': u\n",
+                "bad.yaml: expected each key once, received 'title' in line 1 and in line 4",
+            ),
+            (
+                b"title: t\nsettings:\n  - set: {loss.tau: 1,\n          loss.tau: 2}\n",
+                "bad.yaml: expected each key once, received 'loss.tau' in line 3 and in line 4",
+            ),
         ],
     )
     def test_what_is_no_specification(self, tmp_path: Path, content: bytes, said: str) -> None:
@@ -134,6 +143,15 @@ class TestReading:
             read_spec(tmp_path / "bad.yaml")
         assert str(caught.value).startswith(said)
         assert "\n" not in str(caught.value)
+
+    def test_what_is_meant_for_several_places_may_be_merged(self, tmp_path: Path) -> None:
+        (tmp_path / "grid.yaml").write_text(
+            "title: t\ndatasets: [d]\nlosses: [sl]\nvariants:\n"
+            "  a: &a {loss.tau: 1.0, training.epochs: 3}\n  b: {<<: *a, loss.tau: 2.0}\n"
+        )
+        found = {cell.variant: cell.settings for cell in cells(read_spec(tmp_path / "grid.yaml"))}
+        assert {name: each["loss"]["tau"] for name, each in found.items()} == {"a": 1.0, "b": 2.0}
+        assert [each["training"]["epochs"] for each in found.values()] == [3, 3]
 
     def test_neither_a_file_nor_a_name(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"unknown specification 'slatk-tabel18'; did you mean 'slatk-table18'\?"):

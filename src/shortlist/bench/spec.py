@@ -118,7 +118,7 @@ def read_spec(source: str | Path) -> Spec:
         raise unknown("bench", "specification", str(source), SHIPPED)
     try:
         file = _SHIPPED / f"{source}.yaml" if is_shipped(source) else path
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = _parsed(file.read_text(encoding="utf-8"), owner)
     except OSError as problem:
         raise InputError(f"{owner}: expected a file of YAML, received {problem.strerror}") from problem
     except (yaml.YAMLError, UnicodeDecodeError) as problem:
@@ -142,6 +142,36 @@ def is_shipped(source: str | Path) -> bool:
 def name_of(source: str | Path) -> str:
     """How errors call a specification: the file's name, or that of a shipped one."""
     return str(source) if is_shipped(source) or not Path(source).exists() else Path(source).name
+
+
+def _parsed(text: str, owner: str) -> Any:
+    """What YAML says, if every key stands once: of two that are the same, the first would be lost without a word."""
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _check_once(node, owner, set())
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _check_once(node: yaml.Node, owner: str, seen: set[int]) -> None:
+    """``seen`` are the nodes that were looked at: aliases may lead round in a ring."""
+    if id(node) in seen or isinstance(node, yaml.ScalarNode):
+        return
+    seen.add(id(node))
+    lines: dict[tuple[str, str], int] = {}
+    for each in node.value:
+        key, value = each if isinstance(node, yaml.MappingNode) else (None, each)
+        if isinstance(key, yaml.ScalarNode):
+            line, first = key.start_mark.line + 1, lines.get((key.tag, key.value))
+            if first is not None:
+                received = f"{key.value!r:.60} in line {first} and in line {line}"
+                raise InputError(f"{owner}: expected each key once, received {received}")
+            lines[key.tag, key.value] = line
+        _check_once(value, owner, seen)
 
 
 def _check(spec: Spec, owner: str) -> None:
