@@ -68,6 +68,10 @@ class TestGood:
         assert more.err.count("\n") == 1
         assert {name: stamps(out)[name] for name in before} == before
 
+    def test_the_largest_seed(self, shortlist: Command, words: list[object]) -> None:
+        answer = shortlist(*words, "--seeds", "9223372036854775807", "--only", "sl", "--json")
+        assert (answer.code, list(answer.json["rows"][0]["values"])) == (0, ["9223372036854775807"])
+
     def test_tables(self, shortlist: Command, words: list[object], tmp_path: Path) -> None:
         paths = [tmp_path / f"table{ending}" for ending in (".md", ".csv", ".tex")]
         answer = shortlist(*words, *(word for path in paths for word in ("--write", path)))
@@ -322,6 +326,8 @@ class TestBad:
             (["--only", "slatk"], "--only: unknown name 'slatk'"),
             (["--seeds", "1,x"], "--seeds: expected whole numbers, such as 0,1,2, received '1,x'"),
             (["--seeds", "1,1"], "--seeds: expected each once, received '1,1'"),
+            (["--seeds", "1,-1"], "--seeds: expected whole numbers from 0 to 9223372036854775807, received '1,-1'"),
+            (["--seeds", "9223372036854775808"], "--seeds: expected whole numbers from 0 to 9223372036854775807"),
             (["--write", "table.txt"], "expected a name that ends in .md or .csv or .tex, received '.txt'"),
             (["--report", "page.pdf"], "expected a name that ends in .html, received '.pdf'"),
             (["--write", "/nowhere/table.md"], "expected a place to write to, received No such file"),

@@ -50,6 +50,10 @@ class TestReading:
             ({"k": 0}, "grid.yaml: k: expected greater than or equal to 1, received 0"),
             ({"k": "many"}, "grid.yaml: k: expected a valid integer"),
             ({"seeds": [-1]}, "grid.yaml: seeds.0: expected greater than or equal to 0, received -1"),
+            (
+                {"seeds": [0, 2**63]},
+                "grid.yaml: seeds.1: expected less than or equal to 9223372036854775807, received 9223372036854775808",
+            ),
             ({"seeds": [1, 1]}, "seeds: expected each once, received 1, 1"),
             ({"losses": ["sl", "sl"]}, "losses: expected each once"),
             ({"settings": [{"set": {"los.tau": 1}}]}, "unknown key 'los.tau'; did you mean 'loss.…'?"),

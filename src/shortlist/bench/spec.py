@@ -18,6 +18,7 @@ from shortlist.losses import registry as losses
 from shortlist.metrics import AT_K
 from shortlist.models import Baseline
 from shortlist.models import registry as models
+from shortlist.parameters import LARGEST_SEED
 from shortlist.runs import SECTIONS
 
 _SHIPPED = files("shortlist.bench") / "specs"
@@ -79,7 +80,7 @@ class Spec(_Strict):
     about: str = ""
     k: int = Field(default=20, ge=1)
     metrics: Annotated[list[str], Field(min_length=1)] = ["ndcg@20", "recall@20"]
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0, 1, 2]
+    seeds: Annotated[list[Annotated[int, Field(ge=0, le=LARGEST_SEED)]], Field(min_length=1)] = [0, 1, 2]
     datasets: Annotated[list[str], Field(min_length=1)]
     models: list[str] = ["mf"]
     losses: list[str] = []
