@@ -5,6 +5,7 @@ import json
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -16,13 +17,18 @@ import pytest
 
 from attempts import Attempts, contents
 from command import Answer, Command
-from shortlist.bench import SHIPPED, Cell, cells, read_spec, select
+from processes import children, is_alive, needs_proc, started, wait_for
+from shortlist.bench import SHIPPED, Bench, Cell, cells, read_spec, select
 from shortlist.bench.runner import FAILED
 from shortlist.cli.bench_live import standings, table
 from shortlist.cli.output import in_words
+from shortlist.errors import Unwritable
 from shortlist.runs import CHECKPOINT
 
 Write = Callable[..., Path]
+
+LONG = 300.0
+"""Seconds that no test waits."""
 
 
 def runs(out: Path) -> dict[str, Path]:
@@ -354,28 +360,23 @@ class TestBad:
         assert [path.name for path in (tmp_path / "out").iterdir()] == ["letter.txt"]
         says(shortlist(*words, "--out", tmp_path / "out" / "letter.txt" / "below"), 2, "Not a directory")
 
-    @pytest.mark.parametrize("jobs", [1, 2])
     def test_an_interruption(
-        self, shortlist: Command, words: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+        self, shortlist: Command, words: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Ctrl-C in the second cell: the first is kept, the second has a checkpoint, nothing has failed."""
-        from concurrent import futures
-
         from shortlist.training.loop import Training
 
         real, calls = Training.epoch, []
 
         def epoch(self: Any, *rest: Any) -> None:
             calls.append(1)
-            if len(calls) >= 6:  # every process hears it
+            if len(calls) == 6:
                 raise KeyboardInterrupt
             real(self, *rest)
 
         with monkeypatch.context() as patch:
             patch.setattr(Training, "epoch", epoch)
-            patch.setattr("torch.set_num_threads", lambda number: None)
-            patch.setattr(futures, "ProcessPoolExecutor", lambda jobs, context: futures.ThreadPoolExecutor(1))
-            answer = shortlist(*words, "--json", "--jobs", jobs)
+            answer = shortlist(*words, "--json")
         assert answer.code == 130
         under_way = "in clicks.csv mf bpr seed 0 after epoch 1"
         assert answer.err.splitlines()[-1] == (
@@ -477,12 +478,51 @@ class TestTogether:
         assert sorted(lines) == [f"clicks.csv mf {loss} seed {seed}" for loss in ("bpr", "sl") for seed in (0, 1)]
         assert _figures(answer) == _figures(attempts(*words[:-1], tmp_path / "alone", "--json"))
 
+    @needs_proc
+    @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+    def test_jobs_end_with_the_first_process(
+        self, write: Write, data: Path, tmp_path: Path, sent: signal.Signals, code: int
+    ) -> None:
+        """Which alone is sent the signal."""
+        long = {"when": {"model": "mf"}, "set": {"training.epochs": 10**6, "training.patience": 10**6}}
+        out = tmp_path / "out"
+        process = started("bench", write(seeds=[0], settings=(long,)), "--data", data, "--out", out, "--jobs", 2)
+        wait_for(lambda: len(list(out.glob(f"*/{CHECKPOINT}"))) == 2, process)
+        helpers = children(process.pid)
+        assert len(helpers) == 2
+        process.send_signal(sent)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == code
+        wait_for(lambda: not any(is_alive(helper) for helper in helpers))
+        if sent == signal.SIGINT:
+            under_way = r"in clicks.csv mf sl seed 0( after epoch \d+)?, clicks.csv mf bpr seed 0( after epoch \d+)?"
+            line = f"shortlist: stopped with 0 of 2 cells done, {under_way}; the same command goes on\n"
+            assert re.fullmatch(line, said)
+
+    def test_what_one_job_says_is_said_before_the_others_are_done(
+        self, shortlist: Command, words: list[object], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("shortlist.cli.bench_work._share", _fails_once)
+        began = time.monotonic()
+        says(shortlist(*words, "--jobs", 2), 1, "out: the run cannot be written: No space left on device")
+        assert time.monotonic() - began < LONG
+
+
+def _fails_once(bench: Callable[[], Bench], *_: object) -> None:
+    """A full disk for the first that comes, and much work for the other."""
+    folder = bench().folder
+    try:
+        (folder / "first").mkdir()
+    except FileExistsError:
+        time.sleep(LONG)
+    raise Unwritable(f"{folder}: the run cannot be written: No space left on device")
+
 
 class TestLive:
     def test_what_the_table_shows(self, write: Write, data: Path, tmp_path: Path) -> None:
         from rich.console import Console
 
-        from shortlist.bench import Bench, published_figures
+        from shortlist.bench import published_figures
 
         names = {"clicks.csv": "Health", "mf": "MF", "sl": "SL", "bpr": "BPR"}
         spec = read_spec(

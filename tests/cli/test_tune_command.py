@@ -268,11 +268,10 @@ class TestBad:
     def test_what_a_process_of_several_says_is_said_once(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("shortlist.cli.tune_job._help", _fails)
+        monkeypatch.setattr("shortlist.cli.tune_job._share", _fails)
         answer = shortlist("tune", clicks, "--model", "ease", "--k", 5, "--jobs", 2, "--out", tmp_path / "out")
         says(answer, 2, "place: expected this, received that")
 
 
-def _fails(job: Any, speak: bool, parent: int, problems: Any) -> None:
-    problems.put(InputError("place: expected this, received that"))
-    sys.exit(1)
+def _fails(job: Any, speak: bool) -> None:
+    raise InputError("place: expected this, received that")

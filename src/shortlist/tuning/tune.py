@@ -40,8 +40,8 @@ class _GivenUp(Exception):
     """Others were better by then."""
 
 
-class OutOfTime(Exception):
-    """The time is over, or whoever asked for the work is gone."""
+class _OutOfTime(Exception):
+    """The time is over."""
 
 
 def identity_of(space: Space, split: Split, protocol: str, seed: int) -> dict[str, Any]:
@@ -93,22 +93,20 @@ def work(
     until: float = math.inf,
     most: int | None = None,
     told: Told = lambda trial, best: None,
-    check: Callable[[], None] = lambda: None,
 ) -> None:
     """Run trials until ``time.monotonic()`` says ``until``, or there are ``most`` of them.
 
-    One trial is always brought to its end. ``check`` is called in every step and may raise :class:`OutOfTime`.
+    One trial is always brought to its end.
     """
     floor = None
     if not isinstance(study.space.plan({}).model, Baseline):
         floor = popularity_floor(study.space.plan({}), split)
 
     def look() -> None:
-        check()
         if time.monotonic() > until and study_has_result:
-            raise OutOfTime
+            raise _OutOfTime
 
-    with suppress(OutOfTime):
+    with suppress(_OutOfTime):
         while True:
             study_has_result = study.best() is not None
             look()
@@ -147,7 +145,7 @@ def _try(study: Study, trial: Any, split: Split, floor: float | None, look: Call
             raise ShortlistError("the metric became nan")
     except _GivenUp:
         return study.done(trial, None, **facts())
-    except (InputError, Interrupted, Unwritable, OutOfTime):  # which says nothing of the settings
+    except (InputError, Interrupted, Unwritable, _OutOfTime):  # which says nothing of the settings
         raise
     except ShortlistError as problem:
         return study.done(trial, None, **facts(str(problem)))
