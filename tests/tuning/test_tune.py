@@ -1,7 +1,7 @@
 """Whole studies on a small table: never worse than what training does by itself, and measured once."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import polars as pl
 import pytest
@@ -102,6 +102,35 @@ class TestResults:
         assert finish(study, split, tmp_path / "run", config=CONFIG).run.config["tuned"]["trial"] == 0
         work(study, split, until=0.0)
         assert [each.state for each in study.trials()].count("done") == 1
+
+    def test_time_that_is_over_ends_a_trial_once_another_has_a_result(
+        self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As when several processes began before there was any."""
+        study, other = begun(tmp_path / "study", split), begun(tmp_path / "study", split)
+        questions, real = 0, Study.best
+
+        def best(self: Study) -> Any:
+            nonlocal questions
+            questions += self is study
+            return real(self)
+
+        def slowly(chosen: Plan, split: Split, seed: int, floor: Any, after_epoch: Any, look: Any) -> NoReturn:
+            with monkeypatch.context() as patch:
+                patch.setattr("shortlist.tuning.tune._value", _value)
+                for _ in range(2000):
+                    look()
+                work(other, split, until=0.0)
+            while True:
+                look()
+
+        monkeypatch.setattr("shortlist.tuning.tune.PATIENCE", 0.2)
+        monkeypatch.setattr("shortlist.tuning.tune._value", slowly)
+        monkeypatch.setattr(Study, "best", best)
+        work(study, split, until=0.0)
+        states = [each.state for each in study.trials()]
+        assert (states.count("done"), states.count("running")) == (1, 1)
+        assert questions < 200
 
     def test_what_decides_can_be_another_metric(self, split: Split, tmp_path: Path) -> None:
         texts = {**FIXED, "training": {**FIXED["training"], "metric": "recall@3"}}

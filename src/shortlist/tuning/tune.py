@@ -32,6 +32,9 @@ WEIGHTS = "best.safetensors"
 KEPT_BACK = 0.05
 """The share of the time that is kept for measuring and drawing."""
 
+PATIENCE = 1.0
+"""Seconds from one question to the next whether there is a result, once the time is over."""
+
 Told = Callable[[Trial, Trial | None], None]
 """Who is told of a trial that has just ended, and of the best one."""
 
@@ -102,13 +105,20 @@ def work(
     if not isinstance(study.space.plan({}).model, Baseline):
         floor = popularity_floor(study.space.plan({}), split)
 
+    asked_at = -math.inf
+
     def look() -> None:
-        if time.monotonic() > until and study_has_result:
-            raise _OutOfTime
+        """Once the time is over, a result of another process ends a trial, too; not every step asks for one."""
+        nonlocal asked_at
+        now = time.monotonic()
+        if now > until and now - asked_at >= PATIENCE:
+            asked_at = now
+            if study.best() is not None:
+                raise _OutOfTime
 
     with suppress(_OutOfTime):
         while True:
-            study_has_result = study.best() is not None
+            asked_at = -math.inf  # what has just ended may be the result
             look()
             with study.next(most) as trial:
                 if trial is None:
