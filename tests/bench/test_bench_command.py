@@ -360,6 +360,26 @@ class TestBad:
         assert [path.name for path in (tmp_path / "out").iterdir()] == ["letter.txt"]
         says(shortlist(*words, "--out", tmp_path / "out" / "letter.txt" / "below"), 2, "Not a directory")
 
+    def test_folders_of_tune_are_left_alone_and_tune_leaves_those_of_grids(
+        self, shortlist: Command, words: list[object], clicks: Path, tmp_path: Path
+    ) -> None:
+        tune = ["tune", clicks, "--model", "ease", "--k", 5, "--trials", 1, "--json"]
+        assert shortlist(*tune, "--out", tmp_path / "tuned").code == 0
+        assert shortlist(*words, "--seeds", "0", "--json").code == 0
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        says(
+            shortlist(*words[:-1], tmp_path / "tuned"),
+            2,
+            "tuned: expected a new folder, or one that bench has made, received one of tune",
+        )
+        says(
+            shortlist(*tune, "--out", tmp_path / "out"),
+            2,
+            "out: expected a new folder, or one that tune has made, received one of bench",
+        )
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+        assert shortlist(*tune, "--out", tmp_path / "tuned").code == 0
+
     def test_an_interruption(
         self, shortlist: Command, words: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

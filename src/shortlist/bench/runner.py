@@ -257,6 +257,12 @@ def work(bench: Bench, cells: Sequence[Cell], told: Told = lambda cell, result: 
         waiting = left
 
 
+def is_grid(folder: Path) -> bool:
+    """Whether cells have been computed in a folder: their locks have names, those of trials of tune have numbers."""
+    place = folder / LOCKS
+    return place.is_dir() and any(not lock.name.isdecimal() for lock in place.iterdir())
+
+
 def _note(path: Path, cell: Cell, reason: str, where: str = "") -> Failure:
     """Write down that a cell failed; a checkpoint is of no use then, its log is."""
     with writing(path):

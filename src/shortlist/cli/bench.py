@@ -145,8 +145,11 @@ def _check_folder(out: Path) -> None:
     """A folder of other things is not filled with runs."""
     from shortlist.bench.runner import LOCKS
     from shortlist.runs.folder import writing
+    from shortlist.tuning import STUDY
 
     with writing(out):
+        if (out / STUDY).exists():
+            raise InputError(f"{out}: expected a new folder, or one that bench has made, received one of tune")
         if out.is_dir() and any(out.iterdir()) and not (out / LOCKS).is_dir():
             raise InputError(f"{out}: expected a new folder, or one that bench has made, received one with other files")
         (out / LOCKS).mkdir(parents=True, exist_ok=True)

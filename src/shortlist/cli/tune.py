@@ -109,6 +109,7 @@ def limits(seconds: float | None, trials: int | None = None) -> tuple[float, int
 
 def check_folder(out: Path) -> None:
     """A folder of other things is not filled with a study."""
+    from shortlist.bench.runner import is_grid
     from shortlist.runs.folder import writing
     from shortlist.tuning import LOCKS
 
@@ -117,3 +118,5 @@ def check_folder(out: Path) -> None:
             raise InputError(f"{out}: expected a folder for a study, received a file")
         if out.is_dir() and any(out.iterdir()) and not (out / LOCKS).is_dir():
             raise InputError(f"{out}: expected a new folder, or one that tune has made, received one with other files")
+        if is_grid(out):
+            raise InputError(f"{out}: expected a new folder, or one that tune has made, received one of bench")
