@@ -71,6 +71,7 @@ def bench(
     """
     from shortlist.bench import Bench, Failure, summarise
     from shortlist.bench.spec import is_shipped
+    from shortlist.cli.bench_told import tell
     from shortlist.cli.bench_work import compute
     from shortlist.cli.files import check_out
     from shortlist.runs import sink
@@ -109,7 +110,7 @@ def bench(
     for path in write or []:
         _write(path, grid, rows)
     page = _draw(report, grid, rows, folder, found)
-    _tell(grid, rows, page, as_json)
+    tell(grid, rows, page, as_json)
     if failed := sum(isinstance(result, Failure) for result in found.values()):
         raise ShortlistError(f"{failed} of {len(chosen)} cells failed; --retry tries again")
 
@@ -227,27 +228,3 @@ def _draw(
         print(f"shortlist: no page: {problem}", file=sys.stderr)
         return None
     return path
-
-
-def _tell(grid: Spec, rows: Sequence[Row], page: Path | None, as_json: bool) -> None:
-    from rich.text import Text
-
-    from shortlist.bench.results import HEAD, MEASURED
-    from shortlist.bench.tables import notes_of, why_failed
-
-    if as_json:
-        path = None if page is None else str(page)
-        print_json({"title": grid.title, "page": path, "rows": [row.as_json() for row in rows]})
-        return
-    lines: list[list[object]] = []
-    for row in rows:
-        style = "bold" * row.is_best + " underline" * row.is_best_baseline
-        texts = row.texts()
-        lines.append([*texts[:MEASURED], Text(texts[MEASURED], style=style.strip()), *texts[MEASURED + 1 :]])
-    print_table(HEAD, lines, title=grid.title)
-    for note in notes_of(rows):
-        print(note)
-    for text in why_failed(rows):
-        print(f"failed: {text}")
-    if page is not None:
-        print(f"Page: {page}")
