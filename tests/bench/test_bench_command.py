@@ -158,7 +158,7 @@ class TestGood:
         answer = shortlist(*other)
         assert answer.code == 1
         assert re.search(f"^failed: {why}", answer.out, re.MULTILINE)
-        assert answer.err.splitlines()[-1].startswith("shortlist: 1 of 2 cells failed")
+        assert answer.err.splitlines()[-1] == "shortlist: 1 of 2 cells failed; --retry tries again"
         told = shortlist(*other, "--json")
         assert told.code == 1
         assert [list(row["failures"]) for row in told.json["rows"]] == [["0"], []]
@@ -218,6 +218,10 @@ class TestGood:
         assert "bpr seed 0: failed: " in answer.err
         after = stamps(out)
         assert [name for name in after if after[name] != before[name]] == [failed.name]
+        (sound,) = [path for path in runs(out).values() if path != failed]
+        (sound / "metrics.json").write_text("torn")
+        answer = shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0", "--json")
+        assert answer.err == "shortlist: 2 of 2 cells failed; --retry tries 1 of them again\n"
 
     @pytest.mark.parametrize(
         ("file", "damage", "why"),
@@ -241,6 +245,7 @@ class TestGood:
         assert why in damaged["failures"]["0"]
         assert damaged["failures"]["0"].endswith(" (remove the folder to compute it again)")
         assert (sound["failures"], len(sound["values"])) == ({}, 1)
+        assert answer.err == "shortlist: 1 of 2 cells failed\n"  # which --retry would not change
         assert shortlist(*words, "--seeds", "0", "--dry-run", "--json").code == 0
 
 

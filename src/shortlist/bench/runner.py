@@ -160,6 +160,11 @@ class Bench:
         found = self.result(cell)
         return isinstance(found, Failure) or (found is not None and not _unmeasured(found, cell.ks))
 
+    def can_retry(self, cell: Cell) -> bool:
+        """Whether a failure is written down, which :meth:`forget` lets be tried again; a damaged run is kept."""
+        path = self.path(cell)
+        return isinstance(self.result(cell), Failure) and any((path / name).is_file() for name in (FAILED, UNMEASURED))
+
     def forget(self, cell: Cell) -> None:
         """Let a cell that failed be tried again, from the start; what is trained is only measured again."""
         path = self.path(cell)

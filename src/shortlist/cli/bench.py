@@ -111,8 +111,9 @@ def bench(
         _write(path, grid, rows)
     page = _draw(report, grid, rows, folder, found)
     tell(grid, rows, page, as_json)
-    if failed := sum(isinstance(result, Failure) for result in found.values()):
-        raise ShortlistError(f"{failed} of {len(chosen)} cells failed; --retry tries again")
+    failed = [cell for cell, result in found.items() if isinstance(result, Failure)]
+    if failed:
+        raise ShortlistError(f"{len(failed)} of {len(chosen)} cells failed{_hint(folder, failed)}")
 
 
 def _chosen(spec: str, seeds: str | None, only: Sequence[str]) -> tuple[Spec, list[Cell]]:
@@ -131,13 +132,18 @@ def _chosen(spec: str, seeds: str | None, only: Sequence[str]) -> tuple[Spec, li
     return grid, chosen
 
 
+def _hint(folder: Bench, failed: Sequence[Cell]) -> str:
+    """What helps, if it helps: a run that cannot be read is not tried again, and says itself what to do."""
+    again = sum(folder.can_retry(cell) for cell in failed)
+    return "" if not again else f"; --retry tries {'again' if again == len(failed) else f'{again} of them again'}"
+
+
 def _forget_failed(folder: Bench, chosen: Sequence[Cell]) -> None:
     """Failures are as if they had never been tried."""
-    from shortlist.bench import Failure
     from shortlist.runs import Busy
 
     for cell in chosen:
-        if isinstance(folder.result(cell), Failure):
+        if folder.can_retry(cell):
             with suppress(Busy):  # another process has taken it up already
                 folder.forget(cell)
 
