@@ -213,6 +213,10 @@ class TestGood:
         assert [list(row["failures"]) for row in answer.json["rows"]] == [["0"], []]
         assert stamps(out) == before
         assert shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0", "--only", "sl").code == 0
+        for more, counts in (([], (1, 1, 0)), (["--retry"], (1, 0, 1))):
+            plan = shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0", "--dry-run", "--json", *more)
+            assert (plan.json["done"], plan.json["failed"], len(plan.json["missing"])) == counts
+        assert stamps(out) == before
         answer = shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0", "--retry")
         assert answer.err.count("\n") == 2
         assert "bpr seed 0: failed: " in answer.err

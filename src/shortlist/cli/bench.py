@@ -97,7 +97,7 @@ def bench(
             told(number, len(chosen), f"reading {cell.dataset}")
             folder.path(cell)  # a set that is not there is said now
     if dry_run:
-        _tell_plan(folder, chosen, jobs, as_json)
+        _tell_plan(folder, chosen, jobs, retry, as_json)
         return
     _check_folder(out)
     for each in folder.sinks:
@@ -162,13 +162,13 @@ def _check_folder(out: Path) -> None:
         (out / LOCKS).mkdir(parents=True, exist_ok=True)
 
 
-def _tell_plan(folder: Bench, chosen: Sequence[Cell], jobs: int, as_json: bool) -> None:
+def _tell_plan(folder: Bench, chosen: Sequence[Cell], jobs: int, retry: bool, as_json: bool) -> None:
     """What is there, what is missing, and about how long that takes: by its like, or by some steps of it."""
     from shortlist.bench import Failure, most_epochs, seconds_of_epoch
     from shortlist.runs import Run
 
-    found = {cell: folder.result(cell) for cell in chosen}
-    missing = [cell for cell in chosen if not folder.is_done(cell)]
+    found = {cell: None if retry and folder.can_retry(cell) else folder.result(cell) for cell in chosen}
+    missing = [cell for cell in chosen if found[cell] is None or not folder.is_done(cell)]
     failed = sum(isinstance(result, Failure) for result in found.values())
     seconds: dict[tuple[str, ...], float | None] = {
         cell.place: sum(run.metrics["seconds"].values()) for cell, run in found.items() if isinstance(run, Run)
