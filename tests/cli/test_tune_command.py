@@ -132,7 +132,7 @@ class TestGood:
             patch.setattr("shortlist.tuning.tune._value", interrupted)
             answer = shortlist(words_of, clicks, *arguments, *(how if words_of == "tune" else ["--tune", "1h"]))
         assert (answer.code, answer.out) == (130, "")
-        hint = {"tune": "the same command goes on", "train": "resume to go on"}[words_of]
+        hint = {"tune": "the same command goes on", "train": "the same command with --resume goes on"}[words_of]
         assert answer.err.endswith(f"shortlist: stopped after 2 trials; {hint}\n")
         goes_on = [] if words_of == "tune" else ["--resume"]
         answer = shortlist(words_of, clicks, *arguments, *how, *goes_on)

@@ -80,7 +80,8 @@ def tune_first(job: Job, out: Path, ks: Sequence[int] | None, *, resume: bool, o
         raise InputError(f"{job.folder}: expected a study to go on with, received nothing")
     if is_there and not (resume or overwrite):
         raise InputError(f"{job.folder}: expected no study, received one (--resume goes on, --overwrite begins anew)")
-    run, study = tuned(job, out, ks, overwrite=overwrite, again="resume to go on", anew=is_there and not resume)
+    again = "the same command with --resume goes on"
+    run, study = tuned(job, out, ks, overwrite=overwrite, again=again, anew=is_there and not resume)
     tell(job, run, study, as_json)
 
 
