@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from attempts import Attempts, contents
-from command import Answer, Command
+from command import Answer, Command, says
 from processes import children, is_alive, needs_proc, started, wait_for
 from shortlist.bench import SHIPPED, Bench, Cell, cells, read_spec, select
 from shortlist.bench.runner import FAILED
@@ -38,13 +38,6 @@ def runs(out: Path) -> dict[str, Path]:
 def stamps(out: Path) -> dict[str, tuple[int, int]]:
     """What changes when a cell is computed again."""
     return {name: (path.stat().st_ino, path.stat().st_mtime_ns) for name, path in runs(out).items()}
-
-
-def says(answer: Answer, code: int, *texts: str) -> None:
-    assert (answer.code, answer.out) == (code, ""), answer
-    assert answer.err.count("\n") == 1
-    for text in texts:
-        assert text in answer.err
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from command import Answer, Command
+from command import Command, says
 from shortlist.errors import InputError
 from shortlist.runs import open_run
 from shortlist.tuning import STUDY
@@ -23,15 +23,6 @@ SETTINGS = ("model.dim=8", "training.epochs=6", "training.validate_every=2", "tr
 def words(table: Path, out: Path, *others: object) -> list[object]:
     settings = [word for text in SETTINGS for word in ("--set", text)]
     return ["tune", table, "--loss", "slatk", "--k", 5, *settings, "--out", out, *others]
-
-
-def says(answer: Answer, code: int, *texts: str) -> None:
-    """One line on stderr that holds the texts, and nothing on stdout."""
-    assert (answer.code, answer.out) == (code, ""), answer
-    assert answer.err.startswith("shortlist: ")
-    assert answer.err.count("\n") == 1
-    for text in texts:
-        assert text in answer.err
 
 
 def train(shortlist: Command, command: str, out: Path) -> Path:
