@@ -49,6 +49,17 @@ def test_figures_stand_in_one_piece(grid: str, width: int) -> None:
     assert len(left_out) <= {60: 6, 80: 3, 100: 1, 160: 0}[width]
 
 
+def test_marks_are_on_figures_and_baselines_are_models() -> None:
+    rows = [replace(row, is_best_baseline=not row.loss) for row in rows_of("llpauc-table1")]
+    console = Console(width=80, file=io.StringIO(), force_terminal=True, color_system="standard")
+    print_results("Title", rows, console)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert text.count("\x1b[4m0.1234\x1b[0m") == 2
+    heads = [line.split()[0] for line in printed(rows, 80) if "measured" in line]
+    assert heads == ["loss", "model"]
+
+
 def test_columns_without_a_figure_are_not_shown() -> None:
     lines = printed(rows_of("slatk-table2", published=None, p=None, validation={}, values={0: 0.1234}), 80)
     assert lines[3].split() == ["loss", "metric", "measured", "seeds", "seconds"]

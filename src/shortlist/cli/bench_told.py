@@ -92,10 +92,12 @@ def _table(rows: Sequence[Row], columns: dict[str, int]) -> Table:
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
     for name, size in columns.items():
         is_number = name in NUMBERS
-        table.add_column(name, width=size, no_wrap=is_number, justify="right" if is_number else "left", overflow="fold")
+        head = "model" if name == "loss" and not rows[0].loss else name
+        table.add_column(head, width=size, no_wrap=is_number, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         texts, style = _texts(row), "bold" * row.is_best + " underline" * row.is_best_baseline
-        table.add_row(*(Text(texts[name], style=style.strip() if name == "measured" else "") for name in columns))
+        marks = {"measured": style.strip()}
+        table.add_row(*(Text().append(texts[name], marks.get(name)) for name in columns))  # blanks have no mark
     return table
 
 
