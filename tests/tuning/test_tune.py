@@ -199,6 +199,19 @@ class TestOnTheWay:
             finish(study, split, tmp_path / "run", config=CONFIG)
         assert not (tmp_path / "run").exists()
 
+    def test_when_all_fail_the_time_is_over_all_the_same(
+        self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def wrong(*_: Any) -> NoReturn:
+            raise TypeError("no such thing")
+
+        monkeypatch.setattr("shortlist.tuning.tune._value", wrong)
+        study = begun(tmp_path / "study", split)
+        work(study, split, until=0.0, most=3)
+        assert [each.why for each in study.trials()] == ["TypeError: no such thing"]
+        with pytest.raises(ShortlistError, match="no trial of 1 came to a result: TypeError: no such thing"):
+            finish(study, split, tmp_path / "run", config=CONFIG)
+
     @pytest.mark.parametrize("problem", [Unwritable("no room"), InputError("wrong"), KeyboardInterrupt()])
     def test_what_says_nothing_of_the_settings_is_raised_and_the_trial_kept(
         self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: BaseException

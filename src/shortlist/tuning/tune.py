@@ -99,7 +99,7 @@ def work(
 ) -> None:
     """Run trials until ``time.monotonic()`` says ``until``, or there are ``most`` of them.
 
-    One trial is always brought to its end.
+    One trial is always brought to its end, be it a failure.
     """
     floor = None
     if not isinstance(study.space.plan({}).model, Baseline):
@@ -125,6 +125,8 @@ def work(
                     break
                 ended = _try(study, trial, split, floor, look)
             told(ended, study.best())
+            if time.monotonic() > until:  # also where trials only fail, which would else go on for ever
+                break
 
 
 def _try(study: Study, trial: Any, split: Split, floor: float | None, look: Callable[[], None]) -> Trial:
