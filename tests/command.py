@@ -26,6 +26,15 @@ class Answer:
 Command = Callable[..., Answer]
 
 
+def says(answer: Answer, code: int, *texts: str) -> None:
+    """One line on stderr that holds the texts, and nothing on stdout."""
+    assert (answer.code, answer.out) == (code, ""), answer
+    assert answer.err.startswith("shortlist: ")
+    assert answer.err.count("\n") == 1
+    for text in texts:
+        assert text in answer.err
+
+
 @pytest.fixture
 def shortlist(capsys: pytest.CaptureFixture[str]) -> Command:
     def command(*arguments: object) -> Answer:

@@ -26,6 +26,15 @@ class Interrupted(ShortlistError):
     """A person stopped the work; the command exits with 130."""
 
 
+def described(problem: Exception) -> str:
+    """What an error says that nobody foresaw, in one line that is not too long.
+
+    >>> described(TypeError("no such\\n  thing"))
+    'TypeError: no such thing'
+    """
+    return " ".join(f"{type(problem).__name__}: {problem!s:.300}".split()).removesuffix(":")
+
+
 def missing_extra(owner: str, package: str, extra: str, error: ImportError) -> ShortlistError:
     """An error that says how to install what a part of the library needs.
 

@@ -20,6 +20,9 @@ from typing import Any, ClassVar, Literal, Self, dataclass_transform, get_args, 
 
 from shortlist.errors import InputError, unknown
 
+LARGEST_SEED = 2**63 - 1
+"""The largest seed that every generator of random numbers takes."""
+
 
 @dataclass(frozen=True)
 class Search:

@@ -5,6 +5,7 @@ import json
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -15,14 +16,19 @@ import polars as pl
 import pytest
 
 from attempts import Attempts, contents
-from command import Answer, Command
-from shortlist.bench import SHIPPED, Cell, cells, read_spec, select
+from command import Answer, Command, says
+from processes import children, is_alive, needs_proc, started, wait_for
+from shortlist.bench import SHIPPED, Bench, Cell, cells, read_spec, select
 from shortlist.bench.runner import FAILED
 from shortlist.cli.bench_live import standings, table
 from shortlist.cli.output import in_words
+from shortlist.errors import Unwritable
 from shortlist.runs import CHECKPOINT
 
 Write = Callable[..., Path]
+
+LONG = 300.0
+"""Seconds that no test waits."""
 
 
 def runs(out: Path) -> dict[str, Path]:
@@ -32,13 +38,6 @@ def runs(out: Path) -> dict[str, Path]:
 def stamps(out: Path) -> dict[str, tuple[int, int]]:
     """What changes when a cell is computed again."""
     return {name: (path.stat().st_ino, path.stat().st_mtime_ns) for name, path in runs(out).items()}
-
-
-def says(answer: Answer, code: int, *texts: str) -> None:
-    assert (answer.code, answer.out) == (code, ""), answer
-    assert answer.err.count("\n") == 1
-    for text in texts:
-        assert text in answer.err
 
 
 @pytest.fixture
@@ -67,6 +66,10 @@ class TestGood:
         assert more.err.startswith("clicks.csv mf sl seed 2: ndcg@5 0.")
         assert more.err.count("\n") == 1
         assert {name: stamps(out)[name] for name in before} == before
+
+    def test_the_largest_seed(self, shortlist: Command, words: list[object]) -> None:
+        answer = shortlist(*words, "--seeds", "9223372036854775807", "--only", "sl", "--json")
+        assert (answer.code, list(answer.json["rows"][0]["values"])) == (0, ["9223372036854775807"])
 
     def test_tables(self, shortlist: Command, words: list[object], tmp_path: Path) -> None:
         paths = [tmp_path / f"table{ending}" for ending in (".md", ".csv", ".tex")]
@@ -137,6 +140,36 @@ class TestGood:
         assert set(runs(tmp_path / "out")) == before
         assert shortlist(*other).err == ""
 
+    def test_another_length_that_cannot_be_measured(
+        self, shortlist: Command, write: Write, words: list[object], tmp_path: Path
+    ) -> None:
+        assert shortlist(*words, "--seeds", "0", "--json").code == 0
+        (torn,) = [path for name, path in runs(tmp_path / "out").items() if "-sl-" in name]
+        (torn / "model.safetensors").write_bytes(b"torn")
+        other = ["bench", write("other", metrics=["ndcg@7"]), *words[2:], "--seeds", "0"]
+        why = r"clicks.csv mf sl seed 0: .*model.safetensors: expected the weights of a model, received a damaged file"
+        answer = shortlist(*other)
+        assert answer.code == 1
+        assert re.search(f"^failed: {why}", answer.out, re.MULTILINE)
+        assert answer.err.splitlines()[-1] == "shortlist: 1 of 2 cells failed; --retry tries again"
+        told = shortlist(*other, "--json")
+        assert told.code == 1
+        assert [list(row["failures"]) for row in told.json["rows"]] == [["0"], []]
+        assert shortlist(*words, "--seeds", "0", "--json").code == 0  # where it has its figures
+
+    def test_a_folder_that_is_called_as_its_grid(
+        self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It holds the cells, and is not the grid, when the same command goes on."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "data" / "movielens-100k").mkdir(parents=True)
+        for part in ("train", "test"):
+            (tmp_path / "data" / "movielens-100k" / f"{part}.csv").write_bytes(clicks.read_bytes())
+        (tmp_path / "slatk-table18" / ".locks").mkdir(parents=True)
+        arguments = ["--data", "data", "--out", "slatk-table18", "--only", "slatk", "--seeds", "0"]
+        plan = shortlist("bench", "slatk-table18", *arguments, "--dry-run", "--json")
+        assert (plan.code, plan.json["cells"]) == (0, 1)
+
     @pytest.mark.parametrize("name", ["slatk-table3", "slatk-table4", "slatk-noise", "slatk-temperature", "slatk-why"])
     def test_shipped_grids_on_their_data(
         self,
@@ -173,11 +206,44 @@ class TestGood:
         assert [list(row["failures"]) for row in answer.json["rows"]] == [["0"], []]
         assert stamps(out) == before
         assert shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0", "--only", "sl").code == 0
+        for more, counts in (([], (1, 1, 0)), (["--retry"], (1, 0, 1))):
+            plan = shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0", "--dry-run", "--json", *more)
+            assert (plan.json["done"], plan.json["failed"], len(plan.json["missing"])) == counts
+        assert stamps(out) == before
         answer = shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0", "--retry")
         assert answer.err.count("\n") == 2
         assert "bpr seed 0: failed: " in answer.err
         after = stamps(out)
         assert [name for name in after if after[name] != before[name]] == [failed.name]
+        (sound,) = [path for path in runs(out).values() if path != failed]
+        (sound / "metrics.json").write_text("torn")
+        answer = shortlist("bench", spec, "--data", data, "--out", out, "--seeds", "0", "--json")
+        assert answer.err == "shortlist: 2 of 2 cells failed; --retry tries 1 of them again\n"
+
+    @pytest.mark.parametrize(
+        ("file", "damage", "why"),
+        [
+            ("per_user.parquet", lambda text: text[: len(text) // 2], "expected a Parquet table, received a damaged"),
+            ("per_user.parquet", lambda text: text.replace(b"ndcg@5", b"ndcg@6"), "per_user.parquet: expected a "),
+            ("metrics.json", lambda text: text.replace(b'"seconds"', b'"hours"'), "received none named seconds"),
+            ("metrics.json", lambda text: text.replace(b'"train"', b'"drain"'), "the seconds of train, received none"),
+            ("metrics.json", lambda text: b'{"test": 1, "valid": {}, "users": 1, "seconds": {}}', "figures as test"),
+        ],
+    )
+    def test_a_damaged_cell_does_not_stop_the_grid(
+        self, shortlist: Command, words: list[object], tmp_path: Path, file: str, damage: Any, why: str
+    ) -> None:
+        assert shortlist(*words, "--seeds", "0", "--json").code == 0
+        (path,) = [path / file for name, path in runs(tmp_path / "out").items() if "-sl-" in name]
+        path.write_bytes(damage(path.read_bytes()))
+        answer = shortlist(*words, "--seeds", "0", "--json")
+        assert answer.code == 1
+        damaged, sound = answer.json["rows"]
+        assert why in damaged["failures"]["0"]
+        assert damaged["failures"]["0"].endswith(" (remove the folder to compute it again)")
+        assert (sound["failures"], len(sound["values"])) == ({}, 1)
+        assert answer.err == "shortlist: 1 of 2 cells failed\n"  # which --retry would not change
+        assert shortlist(*words, "--seeds", "0", "--dry-run", "--json").code == 0
 
 
 class TestList:
@@ -268,6 +334,8 @@ class TestBad:
             (["--only", "slatk"], "--only: unknown name 'slatk'"),
             (["--seeds", "1,x"], "--seeds: expected whole numbers, such as 0,1,2, received '1,x'"),
             (["--seeds", "1,1"], "--seeds: expected each once, received '1,1'"),
+            (["--seeds", "1,-1"], "--seeds: expected whole numbers from 0 to 9223372036854775807, received '1,-1'"),
+            (["--seeds", "9223372036854775808"], "--seeds: expected whole numbers from 0 to 9223372036854775807"),
             (["--write", "table.txt"], "expected a name that ends in .md or .csv or .tex, received '.txt'"),
             (["--report", "page.pdf"], "expected a name that ends in .html, received '.pdf'"),
             (["--write", "/nowhere/table.md"], "expected a place to write to, received No such file"),
@@ -294,28 +362,43 @@ class TestBad:
         assert [path.name for path in (tmp_path / "out").iterdir()] == ["letter.txt"]
         says(shortlist(*words, "--out", tmp_path / "out" / "letter.txt" / "below"), 2, "Not a directory")
 
-    @pytest.mark.parametrize("jobs", [1, 2])
+    def test_folders_of_tune_are_left_alone_and_tune_leaves_those_of_grids(
+        self, shortlist: Command, words: list[object], clicks: Path, tmp_path: Path
+    ) -> None:
+        tune = ["tune", clicks, "--model", "ease", "--k", 5, "--trials", 1, "--json"]
+        assert shortlist(*tune, "--out", tmp_path / "tuned").code == 0
+        assert shortlist(*words, "--seeds", "0", "--json").code == 0
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        says(
+            shortlist(*words[:-1], tmp_path / "tuned"),
+            2,
+            "tuned: expected a new folder, or one that bench has made, received one of tune",
+        )
+        says(
+            shortlist(*tune, "--out", tmp_path / "out"),
+            2,
+            "out: expected a new folder, or one that tune has made, received one of bench",
+        )
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+        assert shortlist(*tune, "--out", tmp_path / "tuned").code == 0
+
     def test_an_interruption(
-        self, shortlist: Command, words: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+        self, shortlist: Command, words: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Ctrl-C in the second cell: the first is kept, the second has a checkpoint, nothing has failed."""
-        from concurrent import futures
-
         from shortlist.training.loop import Training
 
         real, calls = Training.epoch, []
 
         def epoch(self: Any, *rest: Any) -> None:
             calls.append(1)
-            if len(calls) >= 6:  # every process hears it
+            if len(calls) == 6:
                 raise KeyboardInterrupt
             real(self, *rest)
 
         with monkeypatch.context() as patch:
             patch.setattr(Training, "epoch", epoch)
-            patch.setattr("torch.set_num_threads", lambda number: None)
-            patch.setattr(futures, "ProcessPoolExecutor", lambda jobs, context: futures.ThreadPoolExecutor(1))
-            answer = shortlist(*words, "--json", "--jobs", jobs)
+            answer = shortlist(*words, "--json")
         assert answer.code == 130
         under_way = "in clicks.csv mf bpr seed 0 after epoch 1"
         assert answer.err.splitlines()[-1] == (
@@ -417,12 +500,51 @@ class TestTogether:
         assert sorted(lines) == [f"clicks.csv mf {loss} seed {seed}" for loss in ("bpr", "sl") for seed in (0, 1)]
         assert _figures(answer) == _figures(attempts(*words[:-1], tmp_path / "alone", "--json"))
 
+    @needs_proc
+    @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+    def test_jobs_end_with_the_first_process(
+        self, write: Write, data: Path, tmp_path: Path, sent: signal.Signals, code: int
+    ) -> None:
+        """Which alone is sent the signal."""
+        long = {"when": {"model": "mf"}, "set": {"training.epochs": 10**6, "training.patience": 10**6}}
+        out = tmp_path / "out"
+        process = started("bench", write(seeds=[0], settings=(long,)), "--data", data, "--out", out, "--jobs", 2)
+        wait_for(lambda: len(list(out.glob(f"*/{CHECKPOINT}"))) == 2, process)
+        helpers = children(process.pid)
+        assert len(helpers) == 2
+        process.send_signal(sent)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == code
+        wait_for(lambda: not any(is_alive(helper) for helper in helpers))
+        if sent == signal.SIGINT:
+            under_way = r"in clicks.csv mf sl seed 0( after epoch \d+)?, clicks.csv mf bpr seed 0( after epoch \d+)?"
+            line = f"shortlist: stopped with 0 of 2 cells done, {under_way}; the same command goes on\n"
+            assert re.fullmatch(line, said)
+
+    def test_what_one_job_says_is_said_before_the_others_are_done(
+        self, shortlist: Command, words: list[object], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("shortlist.cli.bench_work._share", _fails_once)
+        began = time.monotonic()
+        says(shortlist(*words, "--jobs", 2), 1, "out: the run cannot be written: No space left on device")
+        assert time.monotonic() - began < LONG
+
+
+def _fails_once(bench: Callable[[], Bench], *_: object) -> None:
+    """A full disk for the first that comes, and much work for the other."""
+    folder = bench().folder
+    try:
+        (folder / "first").mkdir()
+    except FileExistsError:
+        time.sleep(LONG)
+    raise Unwritable(f"{folder}: the run cannot be written: No space left on device")
+
 
 class TestLive:
     def test_what_the_table_shows(self, write: Write, data: Path, tmp_path: Path) -> None:
         from rich.console import Console
 
-        from shortlist.bench import Bench, published_figures
+        from shortlist.bench import published_figures
 
         names = {"clicks.csv": "Health", "mf": "MF", "sl": "SL", "bpr": "BPR"}
         spec = read_spec(

@@ -15,7 +15,7 @@ from shortlist.bench.runner import FAILED, LOCKS
 from shortlist.bench.standing import standing
 from shortlist.data.public_sets import SETS
 from shortlist.errors import InputError, Interrupted, Unwritable, UnwritablePlace
-from shortlist.runs import CHECKPOINT, Busy, Run, open_run, read_log
+from shortlist.runs import CHECKPOINT, FILES, Busy, Run, open_run, read_log
 from shortlist.runs.folder import held
 
 Write = Callable[..., Path]
@@ -199,6 +199,30 @@ class TestOtherLengths:
         assert isinstance(result, Failure)
         assert "expected the weights of a model, received a damaged file" in result.reason
         assert bench.is_done(first(write()))  # which has its figures
+        assert isinstance(bench.result(first(write())), Run)
+
+    def test_a_failure_to_measure_is_kept_until_it_is_forgotten(
+        self, write: Write, trained: tuple[Bench, Run], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench, run = trained
+        cell, told = first(write(metrics=["ndcg@7"])), []
+
+        def stop(*_: object) -> NoReturn:
+            raise MemoryError
+
+        with monkeypatch.context() as patch:
+            patch.setattr("shortlist.bench.runner.remeasure", stop)
+            work(bench, [cell], lambda *what: told.append(what))
+        work(bench, [cell], lambda *what: told.append(what))
+        failure = Failure(cell, "MemoryError (remove the folder to compute it again)")
+        assert (told, bench.result(cell)) == ([(cell, failure)], failure)
+        assert not bench.is_done(first(write(metrics=["ndcg@6"])))  # of which nothing is known
+        bench.forget(cell)
+        assert not bench.is_done(cell)
+        measured = bench.run(cell)
+        assert isinstance(measured, Run)
+        assert measured.folder == run.folder
+        assert {path.name for path in run.folder.iterdir()} == set(FILES)
 
     def test_what_the_catalogue_cannot_fill_spoils_no_run(self, write: Write, trained: tuple[Bench, Run]) -> None:
         bench, run = trained

@@ -14,6 +14,7 @@ from bench.grids import grid, write
 from shortlist.bench import SHIPPED, TABLES, cells, read_spec
 from shortlist.bench.published import Published
 from shortlist.bench.runner import ORIGINS
+from shortlist.bench.spec import name_of
 from shortlist.data.builtin import DEBIAN_NAME
 from shortlist.errors import InputError
 from shortlist.runs import PRESETS
@@ -38,6 +39,9 @@ class TestReading:
             ({"metrics": ["ndgc@20"]}, "unknown metric 'ndgc'; did you mean 'ndcg'?"),
             ({"metrics": ["ndcg"]}, "metrics: expected a length of list, as in ndcg@20, received 'ndcg'"),
             ({"metrics": ["ndcg@0"]}, "received 'ndcg@0'"),
+            ({"metrics": ["ndcg@020"]}, "metrics: expected a length of list, as in ndcg@20, received 'ndcg@020'"),
+            ({"metrics": ["ndcg@٢٠"]}, "metrics: expected a length of list, as in ndcg@20, received 'ndcg@٢٠'"),
+            ({"metrics": [f"ndcg@{'9' * 5000}"]}, "metrics: expected a length of list, as in ndcg@20, received"),
             ({"metrics": []}, "grid.yaml: metrics: "),
             ({"losses": []}, "expected models with losses, or baselines, received neither"),
             ({"models": []}, "expected models with losses, or baselines, received neither"),
@@ -46,6 +50,10 @@ class TestReading:
             ({"k": 0}, "grid.yaml: k: expected greater than or equal to 1, received 0"),
             ({"k": "many"}, "grid.yaml: k: expected a valid integer"),
             ({"seeds": [-1]}, "grid.yaml: seeds.0: expected greater than or equal to 0, received -1"),
+            (
+                {"seeds": [0, 2**63]},
+                "grid.yaml: seeds.1: expected less than or equal to 9223372036854775807, received 9223372036854775808",
+            ),
             ({"seeds": [1, 1]}, "seeds: expected each once, received 1, 1"),
             ({"losses": ["sl", "sl"]}, "losses: expected each once"),
             ({"settings": [{"set": {"los.tau": 1}}]}, "unknown key 'los.tau'; did you mean 'loss.…'?"),
@@ -122,6 +130,15 @@ class TestReading:
             (b"title: \xff\xfe", "bad.yaml: expected YAML, received a text that is none: "),
             (b"title: !!python/object/apply:os.system [ls]", "bad.yaml: expected YAML, received a text that is none"),
             (b"losses: [sl]", "bad.yaml: expected a value of title, received none"),
+            (b"a: &a [*a]", "bad.yaml: expected "),
+            (
+                b"title: t\ndatasets: [d]\nlosses: [sl]\n'title': u\n",
+                "bad.yaml: expected each key once, received 'title' in line 1 and in line 4",
+            ),
+            (
+                b"title: t\nsettings:\n  - set: {loss.tau: 1,\n          loss.tau: 2}\n",
+                "bad.yaml: expected each key once, received 'loss.tau' in line 3 and in line 4",
+            ),
         ],
     )
     def test_what_is_no_specification(self, tmp_path: Path, content: bytes, said: str) -> None:
@@ -131,11 +148,32 @@ class TestReading:
         assert str(caught.value).startswith(said)
         assert "\n" not in str(caught.value)
 
+    def test_what_is_meant_for_several_places_may_be_merged(self, tmp_path: Path) -> None:
+        (tmp_path / "grid.yaml").write_text(
+            "title: t\ndatasets: [d]\nlosses: [sl]\nvariants:\n"
+            "  a: &a {loss.tau: 1.0, training.epochs: 3}\n  b: {<<: *a, loss.tau: 2.0}\n"
+        )
+        found = {cell.variant: cell.settings for cell in cells(read_spec(tmp_path / "grid.yaml"))}
+        assert {name: each["loss"]["tau"] for name, each in found.items()} == {"a": 1.0, "b": 2.0}
+        assert [each["training"]["epochs"] for each in found.values()] == [3, 3]
+
     def test_neither_a_file_nor_a_name(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"unknown specification 'slatk-tabel18'; did you mean 'slatk-table18'\?"):
             read_spec("slatk-tabel18")
         with pytest.raises(InputError, match="expected a file of YAML, received Is a directory"):
             read_spec(tmp_path)
+
+    def test_a_file_stands_before_a_shipped_name_and_a_folder_does_not(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        place = Path("slatk-table18")
+        place.mkdir()
+        assert read_spec("slatk-table18").losses[-1] == "slatk"
+        assert name_of("slatk-table18") == "slatk-table18"
+        place.rmdir()
+        write(tmp_path).rename(place)
+        assert read_spec("slatk-table18").title == "t"
 
     @pytest.mark.parametrize("name", SHIPPED)
     def test_what_is_shipped(self, name: str) -> None:
@@ -146,6 +184,7 @@ class TestReading:
             cell.data_options()
         if spec.published is not None:
             assert spec.published.table in TABLES
+            assert spec.ours  # a paper's own loss is not among those that it is compared with
 
     def test_the_one_in_the_documents(self, tmp_path: Path) -> None:
         text = (Path(__file__).parents[2] / "docs" / "bench.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attempts import contents
-from command import Answer, Command
+from command import Answer, Command, says
 from shortlist.data import load as load_data
 from shortlist.errors import InputError
 from shortlist.models import Trained
@@ -35,15 +35,6 @@ def words(table: Path, out: Path, *others: object) -> list[object]:
 
 def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def says(answer: Answer, code: int, *texts: str) -> None:
-    """One line on stderr that holds the texts, and nothing on stdout."""
-    assert (answer.code, answer.out) == (code, ""), answer
-    assert answer.err.startswith("shortlist: ")
-    assert answer.err.count("\n") == 1
-    for text in texts:
-        assert text in answer.err
 
 
 @pytest.fixture(scope="session")

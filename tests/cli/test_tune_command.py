@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from command import Answer, Command
+from command import Command, says
 from shortlist.errors import InputError
 from shortlist.runs import open_run
 from shortlist.tuning import STUDY
@@ -23,15 +23,6 @@ SETTINGS = ("model.dim=8", "training.epochs=6", "training.validate_every=2", "tr
 def words(table: Path, out: Path, *others: object) -> list[object]:
     settings = [word for text in SETTINGS for word in ("--set", text)]
     return ["tune", table, "--loss", "slatk", "--k", 5, *settings, "--out", out, *others]
-
-
-def says(answer: Answer, code: int, *texts: str) -> None:
-    """One line on stderr that holds the texts, and nothing on stdout."""
-    assert (answer.code, answer.out) == (code, ""), answer
-    assert answer.err.startswith("shortlist: ")
-    assert answer.err.count("\n") == 1
-    for text in texts:
-        assert text in answer.err
 
 
 def train(shortlist: Command, command: str, out: Path) -> Path:
@@ -132,7 +123,7 @@ class TestGood:
             patch.setattr("shortlist.tuning.tune._value", interrupted)
             answer = shortlist(words_of, clicks, *arguments, *(how if words_of == "tune" else ["--tune", "1h"]))
         assert (answer.code, answer.out) == (130, "")
-        hint = {"tune": "the same command goes on", "train": "resume to go on"}[words_of]
+        hint = {"tune": "the same command goes on", "train": "the same command with --resume goes on"}[words_of]
         assert answer.err.endswith(f"shortlist: stopped after 2 trials; {hint}\n")
         goes_on = [] if words_of == "tune" else ["--resume"]
         answer = shortlist(words_of, clicks, *arguments, *how, *goes_on)
@@ -215,6 +206,28 @@ class TestBad:
         )
         assert [path.name for path in tmp_path.rglob("*")] == ["mine", "letter.txt"]
 
+    @pytest.mark.parametrize(
+        ("changes", "said"),
+        [
+            ({"data": "clikcs.csv"}, "clikcs.csv"),
+            ({"more": ["--set", "model.regularisation=3"]}, "EASE: unknown parameter 'regularisation'"),
+            ({"more": ["--set", "model.regularization=3"]}, "expected settings that can be searched, received none"),
+            ({"more": ["--valid-share", 0]}, "expected a validation part to judge by"),
+            ({"more": ["--ks", "5,41"]}, "expected a whole number from 1 to 40 (the catalogue), received 41"),
+        ],
+    )
+    def test_nothing_is_removed_for_what_cannot_be_done(
+        self, shortlist: Command, clicks: Path, tmp_path: Path, changes: dict[str, Any], said: str
+    ) -> None:
+        out, study = tmp_path / "run", tmp_path / "run.study"
+        how = ["--model", "ease", "--k", 5, "--tune", "0.1s", "--out", out, "--json"]
+        assert shortlist("train", clicks, *how).code == 0
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        assert study / STUDY in before
+        table = clicks.with_name(changes.get("data", clicks.name))
+        says(shortlist("train", table, *how, "--overwrite", *changes.get("more", [])), 2, said)
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
     def test_a_study_of_something_else_or_of_another_version(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -246,11 +259,10 @@ class TestBad:
     def test_what_a_process_of_several_says_is_said_once(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("shortlist.cli.tune_job._help", _fails)
+        monkeypatch.setattr("shortlist.cli.tune_job._share", _fails)
         answer = shortlist("tune", clicks, "--model", "ease", "--k", 5, "--jobs", 2, "--out", tmp_path / "out")
         says(answer, 2, "place: expected this, received that")
 
 
-def _fails(job: Any, speak: bool, parent: int, problems: Any) -> None:
-    problems.put(InputError("place: expected this, received that"))
-    sys.exit(1)
+def _fails(job: Any, speak: bool) -> None:
+    raise InputError("place: expected this, received that")

@@ -60,6 +60,9 @@ def test_the_command_writes_the_page(shortlist: Command, tmp_path: Path) -> None
     assert "### ease" in page
     assert "### mf" not in page
     assert "## Trained by a loss" not in page
+    assert answer.out == f"Page: {tmp_path / 'some.md'}\n"
+    told = shortlist("models", "ease", "--out", tmp_path / "some.md", "--json").json
+    assert told == {"page": str(tmp_path / "some.md")}
     assert shortlist("models", "--out", tmp_path / "page.txt").code == 2
 
 

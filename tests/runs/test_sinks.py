@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import pytest
 
 from attempts import SOURCE, contents
-from command import Answer, Command
+from command import Command, says
 from shortlist.data import load as load_data
 from shortlist.runs import CHECKPOINT, MLflow, Sink, TensorBoard, Watch, fit, open_run, plan, sinks
 from shortlist.training import Progress
@@ -423,12 +423,6 @@ def server(most_batches: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         host.shutdown()
         thread.join()
         host.server_close()
-
-
-def says(answer: Answer, code: int, *texts: str) -> None:
-    assert (answer.code, answer.out) == (code, ""), answer
-    assert answer.err.count("\n") == 1
-    assert all(text in answer.err for text in texts), answer.err
 
 
 class TestBeforeAnythingIsDone:

@@ -1,7 +1,7 @@
 """Whole studies on a small table: never worse than what training does by itself, and measured once."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import polars as pl
 import pytest
@@ -103,6 +103,35 @@ class TestResults:
         work(study, split, until=0.0)
         assert [each.state for each in study.trials()].count("done") == 1
 
+    def test_time_that_is_over_ends_a_trial_once_another_has_a_result(
+        self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As when several processes began before there was any."""
+        study, other = begun(tmp_path / "study", split), begun(tmp_path / "study", split)
+        questions, real = 0, Study.best
+
+        def best(self: Study) -> Any:
+            nonlocal questions
+            questions += self is study
+            return real(self)
+
+        def slowly(chosen: Plan, split: Split, seed: int, floor: Any, after_epoch: Any, look: Any) -> NoReturn:
+            with monkeypatch.context() as patch:
+                patch.setattr("shortlist.tuning.tune._value", _value)
+                for _ in range(2000):
+                    look()
+                work(other, split, until=0.0)
+            while True:
+                look()
+
+        monkeypatch.setattr("shortlist.tuning.tune.PATIENCE", 0.2)
+        monkeypatch.setattr("shortlist.tuning.tune._value", slowly)
+        monkeypatch.setattr(Study, "best", best)
+        work(study, split, until=0.0)
+        states = [each.state for each in study.trials()]
+        assert (states.count("done"), states.count("running")) == (1, 1)
+        assert questions < 200
+
     def test_what_decides_can_be_another_metric(self, split: Split, tmp_path: Path) -> None:
         texts = {**FIXED, "training": {**FIXED["training"], "metric": "recall@3"}}
         study = begun(tmp_path / "study", split, space_of("mf", "sl", 5, texts=texts))
@@ -122,12 +151,20 @@ class TestOnTheWay:
         assert len({str(each[3]) for each in facts(once)}) == 11
         assert {each[1] for each in facts(once)} == {"done", "pruned"}
 
+    @pytest.mark.parametrize(
+        ("problem", "why"),
+        [
+            (ShortlistError("it collapsed"), "it collapsed"),
+            (RuntimeError("matrix is\nsingular"), "RuntimeError: matrix is singular"),
+            (MemoryError(), "MemoryError"),
+        ],
+    )
     def test_trials_that_fail_are_told_and_passed_by(
-        self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception, why: str
     ) -> None:
         def sometimes(chosen: Plan, *others: Any) -> Any:
             if chosen.optimizer.lr == 0.01:  # as two of the starts have it
-                raise ShortlistError("it collapsed")
+                raise problem
             return _value(chosen, *others)
 
         monkeypatch.setattr("shortlist.tuning.tune._value", sometimes)
@@ -135,8 +172,8 @@ class TestOnTheWay:
         work(study, split, most=5)
         failed = [each for each in study.trials() if each.state == "failed"]
         assert [(each.start, each.why) for each in failed] == [
-            ("slatk-electronic-mf", "it collapsed"),
-            ("slatk-health-mf", "it collapsed"),
+            ("slatk-electronic-mf", why),
+            ("slatk-health-mf", why),
         ]
         tuned = finish(study, split, tmp_path / "run", config=CONFIG).run.config["tuned"]
         assert tuned["trials"]["failed"] == 2
@@ -161,6 +198,19 @@ class TestOnTheWay:
         with pytest.raises(ShortlistError, match="no trial of 2 came to a result: the metric became nan"):
             finish(study, split, tmp_path / "run", config=CONFIG)
         assert not (tmp_path / "run").exists()
+
+    def test_when_all_fail_the_time_is_over_all_the_same(
+        self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def wrong(*_: Any) -> NoReturn:
+            raise TypeError("no such thing")
+
+        monkeypatch.setattr("shortlist.tuning.tune._value", wrong)
+        study = begun(tmp_path / "study", split)
+        work(study, split, until=0.0, most=3)
+        assert [each.why for each in study.trials()] == ["TypeError: no such thing"]
+        with pytest.raises(ShortlistError, match="no trial of 1 came to a result: TypeError: no such thing"):
+            finish(study, split, tmp_path / "run", config=CONFIG)
 
     @pytest.mark.parametrize("problem", [Unwritable("no room"), InputError("wrong"), KeyboardInterrupt()])
     def test_what_says_nothing_of_the_settings_is_raised_and_the_trial_kept(

@@ -4,19 +4,16 @@ Every attempt is a real process of the real command, and every kill a real one.
 """
 
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from attempts import SOURCE, Attempts
+from attempts import Attempts
+from processes import children, is_alive, needs_proc, started, wait_for
 from shortlist.errors import InputError
 from shortlist.runs import open_run
 from shortlist.tuning import STUDY
@@ -78,45 +75,18 @@ def test_no_room(attempts: Attempts, clicks: Path, undisturbed: Any, tmp_path: P
     assert result(out) == undisturbed
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find the children of a process")
+@needs_proc
 def test_helpers_do_not_outlive_the_first_process(attempts: Attempts, clicks: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    arguments = ["tune", str(clicks), "--model", "ease", "--k", "5", "--out", str(out)]
-    environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "shortlist", *arguments, "--jobs", "2", "--trials", "100000"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-    )
+    arguments = ["tune", clicks, "--model", "ease", "--k", 5, "--out", out]
+    process = started(*arguments, "--jobs", 2, "--trials", 100000)
     wait_for(lambda: len(children(process.pid)) >= 2 and any((out / ".locks").glob("[0-9]*")), process)
     helpers = children(process.pid)
     process.kill()
-    process.wait()
+    process.communicate()
     wait_for(lambda: not any(is_alive(helper) for helper in helpers))
     with pytest.raises(InputError):
         open_run(out / "best")
     answer = attempts(*arguments, "--trials", 1, "--json")
     assert answer.code == 0
     assert json.loads(answer.out)["trials"]["done"] >= 1
-
-
-def children(parent: int) -> list[int]:
-    """The processes of a process that work on the study, but not the one by which Python counts its semaphores."""
-    found = [int(each) for path in Path(f"/proc/{parent}/task").glob("*/children") for each in path.read_text().split()]
-    return [each for each in found if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()]
-
-
-def is_alive(number: int) -> bool:
-    try:
-        return "spawn_main" in Path(f"/proc/{number}/cmdline").read_text()
-    except OSError:
-        return False
-
-
-def wait_for(condition: Any, process: subprocess.Popen[bytes] | None = None, seconds: float = 170) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert process is None or process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.02)

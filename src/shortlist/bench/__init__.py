@@ -1,9 +1,10 @@
 """Benchmarks: grids of datasets, models, losses and seeds, measured under one protocol beside published figures."""
 
 from shortlist.bench.cells import Cell, cells, select
+from shortlist.bench.estimates import most_epochs, seconds_of_epoch
 from shortlist.bench.published import TABLES, Published
 from shortlist.bench.results import Row, published_figures, summarise
-from shortlist.bench.runner import Bench, Failure, Result, most_epochs, seconds_of_epoch, work
+from shortlist.bench.runner import Bench, Failure, Result, work
 from shortlist.bench.spec import SHIPPED, Spec, read_spec
 from shortlist.bench.tables import to_csv, to_latex, to_markdown
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from shortlist.bench.cells import Cell
 from shortlist.data import Split, builtin, load
 from shortlist.data.public_sets import SETS
-from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable, unknown
-from shortlist.models import Trained
+from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable, described, unknown
 from shortlist.runs import (
     CHECKPOINT,
     Busy,
@@ -30,11 +29,9 @@ from shortlist.runs import (
     remeasure,
 )
 from shortlist.runs.folder import held, replace_file, writing
-from shortlist.runs.pilot import FACTORS, trial_epochs
-from shortlist.training import Training
 
-FAILED, LOCKS = "failed.json", ".locks"
-"""What a cell that failed leaves, and where the locks of cells are."""
+FAILED, UNMEASURED, LOCKS = "failed.json", "unmeasured.json", ".locks"
+"""What a cell that failed leaves, what a run that could not be measured at other lengths has, where locks are."""
 
 KEPT = 8
 """How many splits are kept in memory: cells that come after one another share a few."""
@@ -136,21 +133,45 @@ class Bench:
         if not (path / "config.json").is_file():
             return None
         try:
-            return open_run(path)
+            run = open_run(path)
+            _check_seconds(run)
         except InputError as problem:
-            return Failure(cell, _removable(problem))
+            return Failure(cell, _removable(str(problem)))
+        if _unmeasured(run, cell.ks):
+            with suppress(OSError, ValueError, KeyError):
+                noted = json.loads((path / UNMEASURED).read_text(encoding="utf-8"))
+                if noted["ks"] == sorted(cell.ks):
+                    return Failure(cell, noted["reason"])
+        return run
+
+    def results(self, cells: Sequence[Cell], metrics: Sequence[str]) -> dict[Cell, Result]:
+        """All that is there; a run whose users' figures cannot be read, which tables compare, is a failure, too."""
+        found = {cell: result for cell in cells if (result := self.result(cell)) is not None}
+        for cell, run in found.items():
+            if isinstance(run, Run):
+                try:
+                    _check_users(run, metrics)
+                except InputError as problem:
+                    found[cell] = Failure(cell, _removable(str(problem)))
+        return found
 
     def is_done(self, cell: Cell) -> bool:
         """Whether nothing is left to be computed: a failure, or a run that was measured at every length asked for."""
         found = self.result(cell)
         return isinstance(found, Failure) or (found is not None and not _unmeasured(found, cell.ks))
 
+    def can_retry(self, cell: Cell) -> bool:
+        """Whether a failure is written down, which :meth:`forget` lets be tried again; a damaged run is kept."""
+        path = self.path(cell)
+        return isinstance(self.result(cell), Failure) and any((path / name).is_file() for name in (FAILED, UNMEASURED))
+
     def forget(self, cell: Cell) -> None:
-        """Let a cell that failed be tried again, from the start."""
+        """Let a cell that failed be tried again, from the start; what is trained is only measured again."""
         path = self.path(cell)
         with self._held(path), writing(path):
             if (path / FAILED).is_file():
                 shutil.rmtree(path)
+            (path / UNMEASURED).unlink(missing_ok=True)
 
     def run(self, cell: Cell, told: Told = lambda cell, result: None) -> Result:
         """Compute a cell, from where an earlier try left it, and tell of it; or find it done.
@@ -165,12 +186,24 @@ class Bench:
                 found = self._compute(cell, path)
                 told(cell, found)
             elif isinstance(found, Run) and _unmeasured(found, cell.ks):
-                try:
-                    found = remeasure(found, cell.ks)
-                except InputError as problem:
-                    found = Failure(cell, _removable(problem))
+                found = self._remeasure(cell, found)
                 told(cell, found)
             return found
+
+    def _remeasure(self, cell: Cell, run: Run) -> Result:
+        """Measure a run at the lengths that are asked for; why that fails is written down beside what it has."""
+        try:
+            measured = remeasure(run, cell.ks)
+        except (Interrupted, Unwritable):
+            raise
+        except Exception as problem:
+            reason = _removable(str(problem) if isinstance(problem, ShortlistError) else described(problem))
+            note = {"ks": sorted(cell.ks), "reason": reason, "where": traceback.format_exc()}
+            replace_file(run.folder / UNMEASURED, (json.dumps(note, indent=2) + "\n").encode())
+            return Failure(cell, reason)
+        with writing(run.folder):
+            (run.folder / UNMEASURED).unlink(missing_ok=True)
+        return measured
 
     def _compute(self, cell: Cell, path: Path) -> Result:
         started = time.perf_counter()
@@ -195,8 +228,7 @@ class Bench:
         except Exception as problem:
             if isinstance(problem, ShortlistError):
                 return _note(path, cell, str(problem))
-            reason = " ".join(f"{type(problem).__name__}: {problem!s:.300}".split())
-            return _note(path, cell, reason, traceback.format_exc())
+            return _note(path, cell, described(problem), traceback.format_exc())
 
     @contextmanager
     def _held(self, path: Path) -> Iterator[None]:
@@ -230,6 +262,12 @@ def work(bench: Bench, cells: Sequence[Cell], told: Told = lambda cell, result: 
         waiting = left
 
 
+def is_grid(folder: Path) -> bool:
+    """Whether cells have been computed in a folder: their locks have names, those of trials of tune have numbers."""
+    place = folder / LOCKS
+    return place.is_dir() and any(not lock.name.isdecimal() for lock in place.iterdir())
+
+
 def _note(path: Path, cell: Cell, reason: str, where: str = "") -> Failure:
     """Write down that a cell failed; a checkpoint is of no use then, its log is."""
     with writing(path):
@@ -245,39 +283,22 @@ def _unmeasured(run: Run, ks: Sequence[int]) -> bool:
     return bool(test) and any(f"ndcg@{k}" not in test for k in ks)
 
 
-def _removable(problem: InputError) -> str:
-    return f"{problem} (remove the folder to compute it again)"
+def _check_seconds(run: Run) -> None:
+    """What a run took is told of every cell."""
+    seconds = run.metrics["seconds"]
+    for name in ("train", "evaluate"):
+        if not isinstance(seconds.get(name), int | float):
+            received = repr(seconds[name]) if name in seconds else "none"
+            raise InputError(f"{run.folder / 'metrics.json'}: expected the seconds of {name}, received {received:.60}")
 
 
-def most_epochs(cell: Cell, split: Split) -> int:
-    """How many epochs a cell takes at most, those of the trials for its temperature among them."""
-    chosen = cell.plan()
-    if chosen.loss is None or not isinstance(chosen.model, Trained):
-        return 0
-    looks = chosen.tau_is_open and split.valid is not None and split.valid.n_pairs
-    trial = trial_epochs(chosen.model, chosen.loss, split.train, chosen.training) if looks else 0
-    return chosen.training.epochs + len(FACTORS) * trial
+def _check_users(run: Run, metrics: Sequence[str]) -> None:
+    """Whether there is a figure of each user for what was measured."""
+    missing = [name for name in metrics if name in run.metrics["test"] and name not in run.per_user.columns]
+    if missing:
+        path = run.folder / "per_user.parquet"
+        raise InputError(f"{path}: expected a column a metric, received none named {', '.join(missing)}")
 
 
-class _Enough(Exception):
-    """A trial has seen what it came for."""
-
-
-def seconds_of_epoch(cell: Cell, split: Split, patience: float = 0.3) -> float | None:
-    """About how long an epoch of a cell takes, by trying some steps; none for what has no epochs, or fails at once."""
-    chosen = cell.plan()
-    if chosen.loss is None or not isinstance(chosen.model, Trained):
-        return None
-    started, done = time.perf_counter(), 0.0
-
-    def look(share: float) -> None:
-        nonlocal done
-        done = share
-        if time.perf_counter() - started > patience:
-            raise _Enough
-
-    with suppress(_Enough, ShortlistError):
-        trial = Training(chosen.model, chosen.loss, split.train, training=chosen.training, optimizer=chosen.optimizer)
-        started = time.perf_counter()
-        trial.epoch(look)
-    return (time.perf_counter() - started) / done if done else None
+def _removable(reason: str) -> str:
+    return f"{reason} (remove the folder to compute it again)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +18,7 @@ from shortlist.losses import registry as losses
 from shortlist.metrics import AT_K
 from shortlist.models import Baseline
 from shortlist.models import registry as models
+from shortlist.parameters import LARGEST_SEED
 from shortlist.runs import SECTIONS
 
 _SHIPPED = files("shortlist.bench") / "specs"
@@ -78,7 +80,7 @@ class Spec(_Strict):
     about: str = ""
     k: int = Field(default=20, ge=1)
     metrics: Annotated[list[str], Field(min_length=1)] = ["ndcg@20", "recall@20"]
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0, 1, 2]
+    seeds: Annotated[list[Annotated[int, Field(ge=0, le=LARGEST_SEED)]], Field(min_length=1)] = [0, 1, 2]
     datasets: Annotated[list[str], Field(min_length=1)]
     models: list[str] = ["mf"]
     losses: list[str] = []
@@ -113,11 +115,11 @@ def read_spec(source: str | Path) -> Spec:
     20
     """
     path, owner = Path(source), name_of(source)
-    if str(source) not in SHIPPED and not path.exists():
+    if not (is_shipped(source) or path.exists()):
         raise unknown("bench", "specification", str(source), SHIPPED)
     try:
-        file = path if path.exists() else _SHIPPED / f"{source}.yaml"
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        file = _SHIPPED / f"{source}.yaml" if is_shipped(source) else path
+        content = _parsed(file.read_text(encoding="utf-8"), owner)
     except OSError as problem:
         raise InputError(f"{owner}: expected a file of YAML, received {problem.strerror}") from problem
     except (yaml.YAMLError, UnicodeDecodeError) as problem:
@@ -133,9 +135,44 @@ def read_spec(source: str | Path) -> Spec:
     return spec
 
 
+def is_shipped(source: str | Path) -> bool:
+    """Whether a shipped specification is meant: a file of that name is nearer, a folder is but that of its cells."""
+    return str(source) in SHIPPED and not Path(source).is_file()
+
+
 def name_of(source: str | Path) -> str:
     """How errors call a specification: the file's name, or that of a shipped one."""
-    return Path(source).name if Path(source).exists() else str(source)
+    return str(source) if is_shipped(source) or not Path(source).exists() else Path(source).name
+
+
+def _parsed(text: str, owner: str) -> Any:
+    """What YAML says, if every key stands once: of two that are the same, the first would be lost without a word."""
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _check_once(node, owner, set())
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _check_once(node: yaml.Node, owner: str, seen: set[int]) -> None:
+    """``seen`` are the nodes that were looked at: aliases may lead round in a ring."""
+    if id(node) in seen or isinstance(node, yaml.ScalarNode):
+        return
+    seen.add(id(node))
+    lines: dict[tuple[str, str], int] = {}
+    for each in node.value:
+        key, value = each if isinstance(node, yaml.MappingNode) else (None, each)
+        if isinstance(key, yaml.ScalarNode):
+            line, first = key.start_mark.line + 1, lines.get((key.tag, key.value))
+            if first is not None:
+                received = f"{key.value!r:.60} in line {first} and in line {line}"
+                raise InputError(f"{owner}: expected each key once, received {received}")
+            lines[key.tag, key.value] = line
+        _check_once(value, owner, seen)
 
 
 def _check(spec: Spec, owner: str) -> None:
@@ -165,8 +202,8 @@ def _check_names(spec: Spec, owner: str) -> None:
     for metric in spec.metrics:
         name, _, k = metric.partition("@")
         _all_known(owner, "metric", [name], AT_K)
-        if not (k.isdecimal() and int(k) > 0):
-            raise InputError(f"{owner}: metrics: expected a length of list, as in {name}@20, received {metric!r}")
+        if not re.fullmatch("[1-9][0-9]{0,8}", k):  # as results are named: not 020, nor digits of other scripts
+            raise InputError(f"{owner}: metrics: expected a length of list, as in {name}@20, received {metric!r:.60}")
 
 
 def _check_rule(rule: Rule, spec: Spec, owner: str) -> None:

@@ -69,7 +69,9 @@ def bench(
 
     shortlist bench my-grid.yaml --jobs 2 --out bench/mine --write table.md --write table.tex
     """
-    from shortlist.bench import SHIPPED, Bench, Failure, summarise
+    from shortlist.bench import Bench, Failure, summarise
+    from shortlist.bench.spec import is_shipped
+    from shortlist.cli.bench_told import tell
     from shortlist.cli.bench_work import compute
     from shortlist.cli.files import check_out
     from shortlist.runs import sink
@@ -88,14 +90,14 @@ def bench(
     for path, endings in [*((path, WRITERS) for path in write or []), *([(report, (".html",))] if report else [])]:
         check_out(path, endings)
     grid, chosen = _chosen(spec, seeds, only or [])
-    is_own = Path(spec).exists() or spec not in SHIPPED  # papers split their sets
+    is_own = not is_shipped(spec)  # papers split their sets
     folder = Bench(out, place, registered=is_own, sinks=[sink(text) for text in log or []])
     with step("reading data") as told:
         for number, cell in enumerate(chosen):
             told(number, len(chosen), f"reading {cell.dataset}")
             folder.path(cell)  # a set that is not there is said now
     if dry_run:
-        _tell_plan(folder, chosen, jobs, as_json)
+        _tell_plan(folder, chosen, jobs, retry, as_json)
         return
     _check_folder(out)
     for each in folder.sinks:
@@ -103,14 +105,15 @@ def bench(
     if retry:
         _forget_failed(folder, chosen)
     compute(folder, grid, chosen, jobs)
-    found = {cell: result for cell in chosen if (result := folder.result(cell)) is not None}
+    found = folder.results(chosen, grid.metrics)
     rows = summarise(grid, found)
     for path in write or []:
         _write(path, grid, rows)
     page = _draw(report, grid, rows, folder, found)
-    _tell(grid, rows, page, as_json)
-    if failed := sum(isinstance(result, Failure) for result in found.values()):
-        raise ShortlistError(f"{failed} of {len(chosen)} cells failed; --retry tries again")
+    tell(grid, rows, page, as_json)
+    failed = [cell for cell, result in found.items() if isinstance(result, Failure)]
+    if failed:
+        raise ShortlistError(f"{len(failed)} of {len(chosen)} cells failed{_hint(folder, failed)}")
 
 
 def _chosen(spec: str, seeds: str | None, only: Sequence[str]) -> tuple[Spec, list[Cell]]:
@@ -129,13 +132,18 @@ def _chosen(spec: str, seeds: str | None, only: Sequence[str]) -> tuple[Spec, li
     return grid, chosen
 
 
+def _hint(folder: Bench, failed: Sequence[Cell]) -> str:
+    """What helps, if it helps: a run that cannot be read is not tried again, and says itself what to do."""
+    again = sum(folder.can_retry(cell) for cell in failed)
+    return "" if not again else f"; --retry tries {'again' if again == len(failed) else f'{again} of them again'}"
+
+
 def _forget_failed(folder: Bench, chosen: Sequence[Cell]) -> None:
     """Failures are as if they had never been tried."""
-    from shortlist.bench import Failure
     from shortlist.runs import Busy
 
     for cell in chosen:
-        if isinstance(folder.result(cell), Failure):
+        if folder.can_retry(cell):
             with suppress(Busy):  # another process has taken it up already
                 folder.forget(cell)
 
@@ -144,20 +152,23 @@ def _check_folder(out: Path) -> None:
     """A folder of other things is not filled with runs."""
     from shortlist.bench.runner import LOCKS
     from shortlist.runs.folder import writing
+    from shortlist.tuning import STUDY
 
     with writing(out):
+        if (out / STUDY).exists():
+            raise InputError(f"{out}: expected a new folder, or one that bench has made, received one of tune")
         if out.is_dir() and any(out.iterdir()) and not (out / LOCKS).is_dir():
             raise InputError(f"{out}: expected a new folder, or one that bench has made, received one with other files")
         (out / LOCKS).mkdir(parents=True, exist_ok=True)
 
 
-def _tell_plan(folder: Bench, chosen: Sequence[Cell], jobs: int, as_json: bool) -> None:
+def _tell_plan(folder: Bench, chosen: Sequence[Cell], jobs: int, retry: bool, as_json: bool) -> None:
     """What is there, what is missing, and about how long that takes: by its like, or by some steps of it."""
     from shortlist.bench import Failure, most_epochs, seconds_of_epoch
     from shortlist.runs import Run
 
-    found = {cell: folder.result(cell) for cell in chosen}
-    missing = [cell for cell in chosen if not folder.is_done(cell)]
+    found = {cell: None if retry and folder.can_retry(cell) else folder.result(cell) for cell in chosen}
+    missing = [cell for cell in chosen if found[cell] is None or not folder.is_done(cell)]
     failed = sum(isinstance(result, Failure) for result in found.values())
     seconds: dict[tuple[str, ...], float | None] = {
         cell.place: sum(run.metrics["seconds"].values()) for cell, run in found.items() if isinstance(run, Run)
@@ -223,27 +234,3 @@ def _draw(
         print(f"shortlist: no page: {problem}", file=sys.stderr)
         return None
     return path
-
-
-def _tell(grid: Spec, rows: Sequence[Row], page: Path | None, as_json: bool) -> None:
-    from rich.text import Text
-
-    from shortlist.bench.results import HEAD, MEASURED
-    from shortlist.bench.tables import notes_of, why_failed
-
-    if as_json:
-        path = None if page is None else str(page)
-        print_json({"title": grid.title, "page": path, "rows": [row.as_json() for row in rows]})
-        return
-    lines: list[list[object]] = []
-    for row in rows:
-        style = "bold" * row.is_best + " underline" * row.is_best_baseline
-        texts = row.texts()
-        lines.append([*texts[:MEASURED], Text(texts[MEASURED], style=style.strip()), *texts[MEASURED + 1 :]])
-    print_table(HEAD, lines, title=grid.title)
-    for note in notes_of(rows):
-        print(note)
-    for text in why_failed(rows):
-        print(f"failed: {text}")
-    if page is not None:
-        print(f"Page: {page}")

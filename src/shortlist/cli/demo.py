@@ -12,7 +12,7 @@ from shortlist.cli.output import AsJson, print_json, print_table, step
 
 if TYPE_CHECKING:
     from shortlist.data import LoadOptions, Split
-    from shortlist.report.study import Entry
+    from shortlist.report.side_by_side import Entry
     from shortlist.runs import Run
 
 CONTESTANTS: dict[str, tuple[str, str | None]] = {
@@ -91,7 +91,7 @@ def demo(
 def _fitted(name: str, split: Split, options: LoadOptions, out: Path, seconds: dict[str, float]) -> tuple[Entry, Run]:
     """A model fitted, measured, and kept as a run."""
     from shortlist.cli.train import watching
-    from shortlist.report.study import Entry
+    from shortlist.report.side_by_side import Entry
     from shortlist.runs import fit, plan
 
     model, loss = CONTESTANTS[name]

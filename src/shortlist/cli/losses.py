@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shortlist.cli.output import AsJson, step
+from shortlist.cli.output import AsJson, print_json, step
 from shortlist.cli.registered import Name, answer, parameter_facts, print_parameters
 
 NARROW = 80
@@ -37,7 +37,7 @@ def losses(
     from shortlist.losses import registry
 
     if out is not None:
-        _write(out, name)
+        _write(out, name, as_json)
     else:
         answer("losses", registry, name, as_json, facts=_facts, tell=_tell, tell_all=_list)
 
@@ -104,20 +104,23 @@ def _list() -> None:
     print("that stand against it.   Next: shortlist losses NAME")
 
 
-def _write(out: Path, name: str | None) -> None:
+def _write(out: Path, name: str | None, as_json: bool) -> None:
     """A page of all losses, or of one, and a folder of the same name with the pictures of their kernels."""
     from shortlist.cli.files import check_out, write_whole
     from shortlist.report.losses import kernel_pictures, losses_page
 
     check_out(out, [".md"])
-    names = None if name is None else [name]
+    names, place = None if name is None else [name], out.with_suffix("")
     with step("drawing"):
         page, pictures = losses_page(out.stem, names), kernel_pictures(names)
-        out.with_suffix("").mkdir(exist_ok=True)
+        place.mkdir(exist_ok=True)
         for file, svg in pictures.items():
-            write_whole(out.with_suffix("") / file, svg.encode())
+            write_whole(place / file, svg.encode())
         write_whole(out, page.encode())
-    print(f"Page: {out}, with {len(pictures)} pictures in {out.with_suffix('')}")
+    if as_json:
+        print_json({"page": str(out), "pictures": {"folder": str(place), "count": len(pictures)}})
+    else:
+        print(f"Page: {out}, with {len(pictures)} pictures in {place}")
 
 
 def _filled(text: str, start: str = "") -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shortlist.cli.output import AsJson, print_table
+from shortlist.cli.output import AsJson, print_json, print_table
 from shortlist.cli.registered import Name, answer, parameter_facts, print_parameters
 
 
@@ -29,7 +29,7 @@ def models(
     from shortlist.models import registry
 
     if out is not None:
-        _write(out, name)
+        _write(out, name, as_json)
     else:
         answer("models", registry, name, as_json, facts=_facts, tell=_tell, tell_all=_list)
 
@@ -56,14 +56,17 @@ def _list() -> None:
     print_table(["model", "learns", "what it does"], rows)
 
 
-def _write(out: Path, name: str | None) -> None:
+def _write(out: Path, name: str | None, as_json: bool) -> None:
     """A page of all models, or of one."""
     from shortlist.cli.files import check_out, write_whole
     from shortlist.report.models import models_page
 
     check_out(out, [".md"])
     write_whole(out, models_page(None if name is None else [name]).encode())
-    print(f"Page: {out}")
+    if as_json:
+        print_json({"page": str(out)})
+    else:
+        print(f"Page: {out}")
 
 
 def _learns(name: str) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from shortlist.errors import InputError, unknown
+from shortlist.parameters import LARGEST_SEED
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help="A folder, table, archive or registered name.")]
 Model = Annotated[str | None, typer.Option("--model", help="Which model; `shortlist models` lists them.")]
@@ -110,8 +111,8 @@ def parse_seeds(text: str) -> list[int]:
         seeds = [int(part) for part in text.split(",")]
     except ValueError:
         raise InputError(f"--seeds: expected whole numbers, such as 0,1,2, received {text!r}") from None
-    if min(seeds) < 0:
-        raise InputError(f"--seeds: expected whole numbers of at least 0, received {text!r}")
+    if not 0 <= min(seeds) <= max(seeds) <= LARGEST_SEED:
+        raise InputError(f"--seeds: expected whole numbers from 0 to {LARGEST_SEED}, received {text!r}")
     if len(set(seeds)) < len(seeds):
         raise InputError(f"--seeds: expected each once, received {text!r}")
     return seeds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,9 +80,8 @@ def tune_first(job: Job, out: Path, ks: Sequence[int] | None, *, resume: bool, o
         raise InputError(f"{job.folder}: expected a study to go on with, received nothing")
     if is_there and not (resume or overwrite):
         raise InputError(f"{job.folder}: expected no study, received one (--resume goes on, --overwrite begins anew)")
-    if is_there and not resume:
-        shutil.rmtree(job.folder)
-    run, study = tuned(job, out, ks, overwrite=overwrite, again="resume to go on")
+    again = "the same command with --resume goes on"
+    run, study = tuned(job, out, ks, overwrite=overwrite, again=again, anew=is_there and not resume)
     tell(job, run, study, as_json)
 
 
@@ -112,6 +110,7 @@ def limits(seconds: float | None, trials: int | None = None) -> tuple[float, int
 
 def check_folder(out: Path) -> None:
     """A folder of other things is not filled with a study."""
+    from shortlist.bench.runner import is_grid
     from shortlist.runs.folder import writing
     from shortlist.tuning import LOCKS
 
@@ -120,3 +119,5 @@ def check_folder(out: Path) -> None:
             raise InputError(f"{out}: expected a folder for a study, received a file")
         if out.is_dir() and any(out.iterdir()) and not (out / LOCKS).is_dir():
             raise InputError(f"{out}: expected a new folder, or one that tune has made, received one with other files")
+        if is_grid(out):
+            raise InputError(f"{out}: expected a new folder, or one that tune has made, received one of bench")

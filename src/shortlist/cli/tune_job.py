@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,17 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from shortlist.cli.load_flags import load_options
 from shortlist.cli.output import step
+from shortlist.cli.together import together
 from shortlist.cli.tune_live import live, nobody, say
-from shortlist.errors import Interrupted, ShortlistError
+from shortlist.errors import Interrupted
 
 if TYPE_CHECKING:
-    from multiprocessing import SimpleQueue
-
     from shortlist.data import Split
     from shortlist.runs import Run
     from shortlist.tuning import Space, Study
-
-PAUSE = 0.2
 
 
 @dataclass(frozen=True)
@@ -51,11 +45,13 @@ class Job:
         return space_of(self.model, self.loss, self.k, self.values, self.texts)
 
 
-def tuned(job: Job, out: Path, ks: Sequence[int] | None, *, overwrite: bool, again: str) -> tuple[Run, Study]:
-    """Tune, and write the best run; ``again`` is what to do if it is stopped."""
+def tuned(
+    job: Job, out: Path, ks: Sequence[int] | None, *, overwrite: bool, again: str, anew: bool = False
+) -> tuple[Run, Study]:
+    """Tune, and write the best run; ``again`` is what to do if it is stopped, ``anew`` removes an earlier study."""
     from shortlist.cli.train import watching
     from shortlist.data import load
-    from shortlist.runs import default_ks
+    from shortlist.runs import checked_ks, default_ks
     from shortlist.tuning import finish, prepare
     from shortlist.tuning.study import optuna
 
@@ -64,8 +60,9 @@ def tuned(job: Job, out: Path, ks: Sequence[int] | None, *, overwrite: bool, aga
     with step(f"reading {job.data}"):
         split = load(job.data, options)
     seconds = {"load": time.perf_counter() - started}
+    lengths = checked_ks([job.k, *(ks or default_ks(split.train.n_items))], split.train.n_items)
     with watching(space.plan({})) as watch:
-        study = prepare(job.folder, space, split, protocol=options.protocol, seed=options.seed, watch=watch)
+        study = prepare(job.folder, space, split, protocol=options.protocol, seed=options.seed, anew=anew, watch=watch)
         try:
             with live(study, job.until) as speak:
                 _compute(job, study, split, speak)
@@ -78,7 +75,7 @@ def tuned(job: Job, out: Path, ks: Sequence[int] | None, *, overwrite: bool, aga
             split,
             out,
             config={**source, "protocol": options.protocol, "seed": options.seed},
-            ks=[job.k, *(ks or default_ks(split.train.n_items))],
+            ks=lengths,
             seconds=seconds,
             overwrite=overwrite,
             watch=watch,
@@ -93,50 +90,15 @@ def _compute(job: Job, study: Study, split: Split, speak: bool) -> None:
     if job.jobs == 1:
         work(study, split, until=job.until, most=job.trials, told=say if speak else nobody)
         return
-    from multiprocessing import get_context
-
-    context = get_context("spawn")
-    problems = context.SimpleQueue()
-    helpers = [context.Process(target=_help, args=(job, speak, os.getpid(), problems)) for _ in range(job.jobs)]
-    try:
-        for helper in helpers:
-            helper.start()
-        while any(helper.is_alive() for helper in helpers):
-            time.sleep(PAUSE)
-            if any(helper.exitcode for helper in helpers):  # what one cannot do the others cannot either
-                break
-    finally:
-        for helper in helpers:
-            helper.terminate()
-        for helper in helpers:
-            helper.join()
-    if not problems.empty():
-        raise problems.get()
-    failed = [helper.exitcode for helper in helpers if helper.exitcode not in (0, -signal.SIGTERM)]
-    if failed:
-        raise ShortlistError(f"tune: a process ended with {failed[0]}; the same command goes on")
+    together("tune", job.jobs, _share, job, speak)
 
 
-def _help(job: Job, speak: bool, parent: int, problems: SimpleQueue[ShortlistError]) -> None:
-    """What one of several processes does, for as long as the first one lives."""
-    import torch
-
+def _share(job: Job, speak: bool) -> None:
+    """What one of several processes does."""
     from shortlist.data import load
-    from shortlist.tuning import OutOfTime, prepare, work
+    from shortlist.tuning import prepare, work
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first one hears it, and ends this one
-    torch.set_num_threads(max(1, torch.get_num_threads() // job.jobs))
-
-    def check() -> None:
-        if os.getppid() != parent:
-            raise OutOfTime
-
-    try:
-        options = load_options(job.flags)
-        split = load(job.data, options)
-        study = prepare(job.folder, job.space(), split, protocol=options.protocol, seed=options.seed)
-        told = say if speak else nobody
-        work(study, split, until=job.until, most=job.trials, told=told, check=check)
-    except ShortlistError as problem:
-        problems.put(problem)
-        sys.exit(1)
+    options = load_options(job.flags)
+    split = load(job.data, options)
+    study = prepare(job.folder, job.space(), split, protocol=options.protocol, seed=options.seed)
+    work(study, split, until=job.until, most=job.trials, told=say if speak else nobody)

@@ -21,7 +21,7 @@ from shortlist.data.sources import WHOLE
 from shortlist.data.splits import Split, at_time, hold_out_irbenchmark, hold_out_share, leave_last
 from shortlist.data.tables import read_parts
 from shortlist.errors import InputError
-from shortlist.parameters import Configured, param
+from shortlist.parameters import LARGEST_SEED, Configured, param
 
 
 class LoadOptions(Configured):
@@ -55,7 +55,7 @@ class LoadOptions(Configured):
         help="false positives mixed into train, as a share of each user's items there; they are drawn from items that "
         "no part has for the user",
     )
-    seed: int = param(default=0, at_least=0, help="seed of the random splits and of the noise")
+    seed: int = param(default=0, at_least=0, at_most=LARGEST_SEED, help="seed of the random splits and of the noise")
 
 
 def load(source: str | Path, options: LoadOptions | None = None) -> Split:

@@ -100,6 +100,15 @@ def groups(values: pl.DataFrame, *, title: str, axis: str, zero: bool = True) ->
     return svg(line + base.mark_point(filled=True, size=65, opacity=1).encode(shape=shape(alt, values)))
 
 
+def span(low: int, high: int) -> str:
+    """What a group is called that reaches from one count to another.
+
+    >>> span(3, 3), span(1, 1200)
+    ('3', '1–1,200')
+    """
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+
+
 def dots(values: pl.DataFrame, *, title: str, zero: bool = False) -> str:
     """A row for each mean with its interval: columns ``name``, ``mean``, ``low``, ``high``; a line at 0 if asked.
 

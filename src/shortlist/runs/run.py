@@ -180,7 +180,12 @@ def open_run(folder: str | Path) -> Run:
     config = _read_json(folder / "config.json", ("format", "model", "protocol"))
     if config["format"] != FORMAT:
         raise InputError(f"{folder / 'config.json'}: expected a run of format {FORMAT}, received {config['format']!r}")
-    return Run(folder, config, _read_json(folder / "metrics.json", ("test", "valid", "users")))
+    metrics = _read_json(folder / "metrics.json", ("test", "valid", "users", "seconds"))
+    for part in ("test", "valid", "seconds"):
+        if not isinstance(metrics[part], dict):
+            received = type(metrics[part]).__name__
+            raise InputError(f"{folder / 'metrics.json'}: expected figures as {part}, received {received}")
+    return Run(folder, config, metrics)
 
 
 def remeasure(run: Run, ks: Sequence[int]) -> Run:

@@ -2,13 +2,12 @@
 
 from shortlist.tuning.space import Space, space_of
 from shortlist.tuning.study import LOCKS, STUDY, Study, Trial
-from shortlist.tuning.tune import KEPT_BACK, OutOfTime, finish, prepare, work
+from shortlist.tuning.tune import KEPT_BACK, finish, prepare, work
 
 __all__ = [
     "KEPT_BACK",
     "LOCKS",
     "STUDY",
-    "OutOfTime",
     "Space",
     "Study",
     "Trial",

@@ -6,6 +6,7 @@ import fcntl
 import json
 import math
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -71,6 +72,12 @@ class Study:
     def exists(self) -> bool:
         """Whether there is one to go on with."""
         return self.path.is_file()
+
+    def remove(self) -> None:
+        """Remove a study with all that belongs to it; a folder without one is left alone."""
+        if self.exists():
+            with writing(self.folder):
+                shutil.rmtree(self.folder)
 
     def make(self, starts: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Begin a study with points that are tried first. It appears whole; where there is one already, that stays."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.data import Split
-from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable
+from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable, described
 from shortlist.models import Baseline
 from shortlist.runs import Outcome, Plan, Watch, fingerprint
 from shortlist.runs.experiment import (
@@ -32,6 +32,9 @@ WEIGHTS = "best.safetensors"
 KEPT_BACK = 0.05
 """The share of the time that is kept for measuring and drawing."""
 
+PATIENCE = 1.0
+"""Seconds from one question to the next whether there is a result, once the time is over."""
+
 Told = Callable[[Trial, Trial | None], None]
 """Who is told of a trial that has just ended, and of the best one."""
 
@@ -40,8 +43,8 @@ class _GivenUp(Exception):
     """Others were better by then."""
 
 
-class OutOfTime(Exception):
-    """The time is over, or whoever asked for the work is gone."""
+class _OutOfTime(Exception):
+    """The time is over."""
 
 
 def identity_of(space: Space, split: Split, protocol: str, seed: int) -> dict[str, Any]:
@@ -54,8 +57,17 @@ def identity_of(space: Space, split: Split, protocol: str, seed: int) -> dict[st
     return {"data": fingerprint(split), "protocol": protocol, "seed": seed, **config, "space": space.describe()}
 
 
-def prepare(folder: Path, space: Space, split: Split, *, protocol: str, seed: int, watch: Watch | None = None) -> Study:
-    """Open the study of a folder, or begin it.
+def prepare(
+    folder: Path,
+    space: Space,
+    split: Split,
+    *,
+    protocol: str,
+    seed: int,
+    anew: bool = False,
+    watch: Watch | None = None,
+) -> Study:
+    """Open the study of a folder, or begin it; ``anew`` removes the one that is there, once a new one can begin.
 
     The first trial is what training does by itself, its search for a temperature included.
     """
@@ -65,11 +77,13 @@ def prepare(folder: Path, space: Space, split: Split, *, protocol: str, seed: in
         raise InputError("tune: expected a validation part to judge by (--valid-share 0.1), received none")
     lengths_of(chosen, split, [chosen.k])  # a K that the catalogue cannot fill is said before any work is done
     study = Study(folder, space, identity_of(space, split, protocol, seed))
-    if not study.exists():
+    if anew or not study.exists():
         starts = list(space.starts())
         if chosen.tau_is_open:
             with (watch or Watch()).stage("looking for the temperature"):
                 starts[0][1]["loss.tau"] = found_temperature(chosen, split, seed)
+        if anew:
+            study.remove()
         study.make(starts)
     study.open()
     return study
@@ -82,30 +96,37 @@ def work(
     until: float = math.inf,
     most: int | None = None,
     told: Told = lambda trial, best: None,
-    check: Callable[[], None] = lambda: None,
 ) -> None:
     """Run trials until ``time.monotonic()`` says ``until``, or there are ``most`` of them.
 
-    One trial is always brought to its end. ``check`` is called in every step and may raise :class:`OutOfTime`.
+    One trial is always brought to its end, be it a failure.
     """
     floor = None
     if not isinstance(study.space.plan({}).model, Baseline):
         floor = popularity_floor(study.space.plan({}), split)
 
-    def look() -> None:
-        check()
-        if time.monotonic() > until and study_has_result:
-            raise OutOfTime
+    asked_at = -math.inf
 
-    with suppress(OutOfTime):
+    def look() -> None:
+        """Once the time is over, a result of another process ends a trial, too; not every step asks for one."""
+        nonlocal asked_at
+        now = time.monotonic()
+        if now > until and now - asked_at >= PATIENCE:
+            asked_at = now
+            if study.best() is not None:
+                raise _OutOfTime
+
+    with suppress(_OutOfTime):
         while True:
-            study_has_result = study.best() is not None
+            asked_at = -math.inf  # what has just ended may be the result
             look()
             with study.next(most) as trial:
                 if trial is None:
                     break
                 ended = _try(study, trial, split, floor, look)
             told(ended, study.best())
+            if time.monotonic() > until:  # also where trials only fail, which would else go on for ever
+                break
 
 
 def _try(study: Study, trial: Any, split: Split, floor: float | None, look: Callable[[], None]) -> Trial:
@@ -136,10 +157,12 @@ def _try(study: Study, trial: Any, split: Split, floor: float | None, look: Call
             raise ShortlistError("the metric became nan")
     except _GivenUp:
         return study.done(trial, None, **facts())
-    except (InputError, Interrupted, Unwritable):  # which says nothing of the settings
+    except (InputError, Interrupted, Unwritable, _OutOfTime):  # which says nothing of the settings
         raise
     except ShortlistError as problem:
         return study.done(trial, None, **facts(str(problem)))
+    except Exception as problem:  # were it raised, the same trial would come again, for ever
+        return study.done(trial, None, **facts(described(problem)))
     with study.alone():
         best = study.best()
         if best is None or best.value is None or value > best.value:

@@ -61,7 +61,7 @@ class IALS(VectorBaseline):
                 alpha=self.alpha,
                 iterations=self.iterations,
                 num_threads=self.threads,
-                random_state=seed,
+                random_state=seed % (1 << 32),  # it takes no larger ones
             )
             model.fit(met_UI, show_progress=False)
         self.user_UD = torch.from_numpy(model.user_factors)

@@ -12,7 +12,7 @@ from shortlist.data import IntArray
 from shortlist.metrics import Evaluation, by_activity, by_popularity
 from shortlist.ranking import Ranking, top_k
 from shortlist.report.page import Figure, Section, Table
-from shortlist.report.pictures import groups
+from shortlist.report.pictures import groups, span
 from shortlist.report.run.subject import RANKED, SHOWN, Subject, in_digits
 from shortlist.report.run.values import FEWEST
 
@@ -55,7 +55,7 @@ def _activity(frame: pl.DataFrame, k: int) -> Figure:
     names = {f"{name}@{k}": f"{SHOWN[name]}@{k}" for name in ("ndcg", "recall") if f"{name}@{k}" in frame.columns}
     rows = list(frame.iter_rows(named=True))
     points = [
-        {"name": label, "group": _range(row), "value": row[name]} for name, label in names.items() for row in rows
+        {"name": label, "group": _group(row), "value": row[name]} for name, label in names.items() for row in rows
     ]
     columns = ["items in training", "users", *names.values()]
     return Figure(
@@ -63,10 +63,10 @@ def _activity(frame: pl.DataFrame, k: int) -> Figure:
         groups(pl.DataFrame(points), title=f"mean at K = {k}", axis="items of the user in training"),
         "Users in five groups of about the same size, by how many items they have in training. Level lines serve "
         "everybody alike; recall falls for the most active, who have more to be found than K places hold.",
-        "; ".join(f"users with {_range(row)} items: {row[next(iter(names))]:.4f}" for row in rows) + ".",
+        "; ".join(f"users with {_group(row)} items: {row[next(iter(names))]:.4f}" for row in rows) + ".",
         Table(
             columns,
-            [[_range(row), f"{row['users']:,}", *(in_digits(row[name]) for name in names)] for row in rows],
+            [[_group(row), f"{row['users']:,}", *(in_digits(row[name]) for name in names)] for row in rows],
             numbers=columns,
         ),
     )
@@ -79,7 +79,7 @@ def _popularity(frame: pl.DataFrame, k: int) -> list[Figure]:
         columns,
         [
             [
-                _range(row),
+                _group(row),
                 f"{row['items']:,}",
                 f"{row['pairs']:,}",
                 in_digits(row[f"recall@{k}"]) if row["pairs"] else "–",
@@ -89,8 +89,8 @@ def _popularity(frame: pl.DataFrame, k: int) -> list[Figure]:
         ],
         numbers=columns,
     )
-    found = [{"name": f"recall@{k}", "group": _range(row), "value": row[f"recall@{k}"]} for row in rows if row["pairs"]]
-    taken = [{"name": "share of places", "group": _range(row), "value": row[f"share@{k}"]} for row in rows]
+    found = [{"name": f"recall@{k}", "group": _group(row), "value": row[f"recall@{k}"]} for row in rows if row["pairs"]]
+    taken = [{"name": "share of places", "group": _group(row), "value": row[f"share@{k}"]} for row in rows]
     axis = "users of the item in training"
     return [
         Figure(
@@ -111,6 +111,5 @@ def _popularity(frame: pl.DataFrame, k: int) -> list[Figure]:
     ]
 
 
-def _range(row: Mapping[str, Any]) -> str:
-    low, high = row["from"], row["to"]
-    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+def _group(row: Mapping[str, Any]) -> str:
+    return span(row["from"], row["to"])

@@ -1,4 +1,4 @@
-"""Several models on one split, side by side: the tables and pictures of a study."""
+"""Several models on one split, side by side: tables and pictures."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import polars as pl
 from shortlist.data import Split
 from shortlist.metrics import Evaluation, Interval, bootstrap, by_activity, by_popularity
 from shortlist.report.page import Cell, Figure, Section, Table
-from shortlist.report.pictures import curves, groups
+from shortlist.report.pictures import curves, groups, span
 
 SHOWN = {"ndcg": "NDCG@K", "recall": "Recall@K"}
-"""The metrics of a study, and how they are called."""
+"""The metrics that are shown, and how they are called."""
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One model of a study: its test evaluation, what its lists do to the catalogue, and the seconds it took to fit."""
+    """One model of several: its test evaluation, what its lists do to the catalogue, and the seconds it took to fit."""
 
     name: str
     test: Evaluation
@@ -28,7 +28,7 @@ class Entry:
 
     @cached_property
     def intervals(self) -> dict[str, Interval]:
-        """95 % bootstrap intervals of the means that a study shows."""
+        """95 % bootstrap intervals of the means that are shown."""
         shown = {name: values for name, values in self.test.per_user.items() if name.split("@")[0] in SHOWN}
         return bootstrap(shown, seed=0)
 
@@ -121,16 +121,8 @@ def _coverage(entries: Sequence[Entry]) -> pl.DataFrame:
 
 def _grouped(frames: Sequence[tuple[str, pl.DataFrame]], metric: str) -> pl.DataFrame:
     rows = [
-        {"name": name, "group": _range(row["from"], row["to"]), "value": row[metric]}
+        {"name": name, "group": span(row["from"], row["to"]), "value": row[metric]}
         for name, frame in frames
         for row in frame.iter_rows(named=True)
     ]
     return pl.DataFrame(rows)
-
-
-def _range(low: int, high: int) -> str:
-    """
-    >>> _range(3, 3), _range(1, 1200)
-    ('3', '1–1,200')
-    """
-    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
