@@ -1,7 +1,8 @@
 """Propagation over the graph of users and items: sparse products that run backwards as they run forwards.
 
 A product with the matrix of pairs is a sum of weighted rows for each user or item, which is what ``embedding_bag``
-computes, faster than the sparse products of torch and scipy (``benchmarks/propagation.py`` measures them side by side).
+computes, faster than scipy and, as the machine has it, somewhat faster or slower than torch's own sparse product
+(``benchmarks/propagation.py`` measures them side by side).
 It has no output that can be kept, and needs none: training keeps freed memory (:mod:`shortlist.training.memory`). A row
 is summed in one order whatever the number of threads, so that the same bits come out on any of them.
 """
