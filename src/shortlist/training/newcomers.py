@@ -25,7 +25,8 @@ DRAWS = 256
 """Negatives that a step draws for a user at least, where the run draws any: its own few would leave much to chance."""
 
 _TOGETHER, _ROOM = 256, 1 << 24
-"""Users that are fitted at once at most, and how many numbers their scores, or the vectors drawn for them, may be."""
+"""Users that are fitted at once at most, and how many numbers their scores, or the vectors drawn for them, may be;
+one user may take more alone."""
 
 
 def fold_in(
