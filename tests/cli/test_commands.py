@@ -61,6 +61,25 @@ class TestHelp:
         printed = subprocess.run(words, capture_output=True, text=True, check=True, env={"PYTHONPATH": SOURCE})
         assert not any(f"'{heavy}'" in printed.stderr for heavy in ("torch", "polars", "numpy", "scipy", "altair"))
 
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            ({}, "1000"),
+            ({"GOMP_SPINCOUNT": "7"}, "7"),
+            ({"OMP_WAIT_POLICY": "active"}, None),
+        ],
+    )
+    def test_waiting_threads_leave_cores_to_others_unless_told_otherwise(
+        self, before: dict[str, str], after: str | None
+    ) -> None:
+        told = "import atexit, os; atexit.register(lambda: print('spins', os.environ.get('GOMP_SPINCOUNT'))); "
+        words = [sys.executable, "-c", told + "from shortlist.cli import main; main(['--version'])"]
+        given = {name: value for name, value in os.environ.items() if name not in {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}}
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=True, env={**given, "PYTHONPATH": SOURCE, **before}
+        )
+        assert done.stdout.splitlines()[-1] == f"spins {after}"
+
     def test_there_is_a_flag_for_every_option_of_the_loader(self) -> None:
         assert list(FLAGS) == list(LoadOptions.declared)
 

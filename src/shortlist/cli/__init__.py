@@ -14,6 +14,7 @@ DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and exit. With ``SHORTLIST_DEBUG=1`` in the environment, failures show where they come from."""
+    _share_cores()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
     try:
@@ -48,6 +49,17 @@ def run(arguments: Sequence[str]) -> int:
         return _say("interrupted", INTERRUPTED)
     except Exception as problem:
         return _fail(problem, f"{type(problem).__name__}: {problem!s:.300} (SHORTLIST_DEBUG=1 tells more)", FAILED)
+
+
+def _share_cores() -> None:
+    """Let a thread that waits for others sleep after a microsecond or so; to be called before torch is loaded.
+
+    By default torch's OpenMP (libgomp) spins for about a millisecond. Where another program wants a core as well, the
+    spinning thread holds the core that the awaited one needs, in every operation of every step: training takes tens of
+    times as long (``benchmarks/busy_machine.py``). What the environment already says is left alone.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 _interrupts: list[int] = []
