@@ -126,10 +126,20 @@ _REACH = 1e-6
 
 
 @dataclass(frozen=True)
-class LogTanh(Kernel):
-    """ln(1 + tanh x)/τ, as ln 2 + ln σ(2x)."""
+class LogActivation(Kernel):
+    """ln σ_a(x)/τ of an activation σ_a that is close to eˣ around 0."""
 
     tau: float
+
+    @property
+    def tilt(self) -> float:
+        """1/τ, the slope at 0."""
+        return 1 / self.tau
+
+
+@dataclass(frozen=True)
+class LogTanh(LogActivation):
+    """ln(1 + tanh x)/τ, as ln 2 + ln σ(2x)."""
 
     def value(self, x: Tensor) -> Tensor:
         """(ln 2 + ln σ(2x))/τ; ln σ(y) is y in floats where y is far below 0."""
@@ -143,10 +153,8 @@ class LogTanh(Kernel):
 
 
 @dataclass(frozen=True)
-class LogAtan(Kernel):
+class LogAtan(LogActivation):
     """ln(1 + arctan x)/τ; the activation is below 0 where x < −tan 1 ≈ −1.557, and counts as the least there."""
-
-    tau: float
 
     def value(self, x: Tensor) -> Tensor:
         """ln max(1 + arctan x, ε)/τ."""
@@ -159,10 +167,8 @@ class LogAtan(Kernel):
 
 
 @dataclass(frozen=True)
-class LogRelu(Kernel):
+class LogRelu(LogActivation):
     """ln max(0, 1 + x)/τ; the least value stands for 0."""
-
-    tau: float
 
     def value(self, x: Tensor) -> Tensor:
         """ln max(1 + x, ε)/τ."""

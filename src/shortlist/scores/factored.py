@@ -14,7 +14,8 @@ from torch import Tensor
 from shortlist.errors import ShortlistError
 from shortlist.scores.dense import DenseTable, against_hardest, n_hardest
 from shortlist.scores.kernels import Kernel
-from shortlist.scores.products import Hardest, LogSumExp, PairLogSumExp, PairSum, RowSum, apply
+from shortlist.scores.moments import Answer, Expansion, MomentLogSumExp
+from shortlist.scores.products import SAFE_EXPONENT, Hardest, LogSumExp, PairLogSumExp, PairSum, RowSum, apply
 from shortlist.scores.selection import best_columns, gathered, kth_largest, largest
 from shortlist.scores.similarity import inner_products
 from shortlist.scores.table import Over, RankWeight, ScoreTable, logsumexp_of_positives, ranks_among_positives
@@ -153,11 +154,29 @@ class FactoredTable(ScoreTable):
         return sum_P
 
     def pair_logsumexp(self, log_kernel: Kernel) -> Tensor:
-        """Summed over blocks of positives; the backward pass computes the products again."""
-        sum_P: Tensor = apply(
-            PairLogSumExp, self.row_RD, self.candidate_CD, self.bias_C, self.positives(), self, log_kernel
-        )
+        """From a few moments of each row where that is possible, else over blocks of positives.
+
+        The backward pass computes the products again.
+        """
+        vectors = self.row_RD, self.candidate_CD, self.bias_C
+        answer = self._by_moments(log_kernel)
+        sum_P: Tensor
+        if answer is not None:
+            sum_P = apply(MomentLogSumExp, *vectors, self.positives(), self, answer)
+        else:
+            sum_P = apply(PairLogSumExp, *vectors, self.positives(), self, log_kernel)
         return sum_P
+
+    @torch.no_grad()
+    def _by_moments(self, log_kernel: Kernel) -> Answer | None:
+        """The moments of the rows where they answer for all positives, and for less than looking at the pairs costs."""
+        if self.bound is None or self.row_RD.dtype != torch.float32 or self.n_positives < 2 * self.n_rows:
+            return None
+        if self.log_weight_C is not None and float(self.log_weight_C.abs().amax()) > SAFE_EXPONENT:
+            return None
+        expansion = Expansion.of(log_kernel, self.bound)
+        answer = None if expansion is None else Answer(expansion, self, self.positives())
+        return answer if answer is not None and answer.holds else None
 
     @torch.no_grad()
     def ranks(self) -> Tensor:

@@ -27,6 +27,14 @@ class Kernel(ABC):
         """∂φ(x)/∂θ of each parameter θ, 0 at −∞."""
         return ()
 
+    @property
+    def tilt(self) -> float | None:
+        """Of a log-kernel g: a λ for which exp(g(x) − λ·x) is smooth and changes little; none where there is none.
+
+        With it sums over pairs of bounded scores need no look at the pairs (:mod:`shortlist.scores.moments`).
+        """
+        return None
+
     @abstractmethod
     def value(self, x: Tensor) -> Tensor:
         """φ(x)."""

@@ -32,7 +32,7 @@ _SPARSE = 32  # once in how many candidates one may be chosen for gathering to b
 
 _IN_CACHE = 1 << 19  # elements that stay in the caches of two cores from one operation to the next
 
-_SAFE_EXPONENT = 40.0
+SAFE_EXPONENT = 40.0
 """Largest |s/τ| whose exponentials can be summed in float32 without taking the row's maximum out first."""
 
 
@@ -84,7 +84,7 @@ class LogSumExp(torch.autograd.Function):
             ctx.in_hand = -1  # what follows alters the buffer
         else:
             blocks = _exponentials(table, ctx.scale, ctx.with_hits, shift_R, None)
-        gradients = _Gradients(row_RD, cand_CD, bias_C)
+        gradients = Gradients(row_RD, cand_CD, bias_C)
         for rows, exp_BC in blocks:
             # by number: a mask would be laid over the whole block
             exp_BC[still_S[(still_S >= rows.start) & (still_S < rows.stop)] - rows.start] = 0
@@ -105,7 +105,7 @@ def _exponentials(
     On the first pass ``shift_R`` and ``found`` are filled in: the sum of each row, and the scores of positives that are
     candidates.
     """
-    bounded = table.bound is not None and table.bound * scale <= _SAFE_EXPONENT and table.log_weight_C is None
+    bounded = table.bound is not None and table.bound * scale <= SAFE_EXPONENT and table.log_weight_C is None
     for rows, block_BC in table.score_blocks(scale):
         if found is not None and len(found[1]):
             mine_P = table.positives_of(rows)
@@ -160,7 +160,7 @@ class RowSum(torch.autograd.Function):
     def backward(ctx: Any, grad_R: Tensor) -> tuple[Tensor | None, ...]:
         """Slopes take the place of scores in the buffer."""
         row_RD, cand_CD, bias_C, *parameters = ctx.saved_tensors
-        grads = _Gradients(row_RD, cand_CD, bias_C)
+        grads = Gradients(row_RD, cand_CD, bias_C)
         grad_parameters = [torch.zeros_like(parameter) for parameter in parameters]
         for rows, score_BC in _above_offset(ctx.table, ctx.offset_R):
             for grad, slope_BC in zip(grad_parameters, ctx.kernel.parameter_slopes(score_BC), strict=True):
@@ -275,7 +275,7 @@ class Hardest(torch.autograd.Function):
         """Rank by rank where few were chosen; otherwise spread over a block, as the other questions are."""
         row_RD, cand_CD, bias_C, column_RK = ctx.saved_tensors
         if column_RK.shape[1] * _SPARSE > len(cand_CD):
-            grads, table = _Gradients(row_RD, cand_CD, bias_C), ctx.table
+            grads, table = Gradients(row_RD, cand_CD, bias_C), ctx.table
             for rows in table.row_blocks():
                 grad_BC = table.workspace.matrix(rows.stop - rows.start, len(cand_CD), row_RD)
                 grads.add(rows, grad_BC.zero_().scatter_(1, column_RK[rows], grad_RK[rows]))
@@ -296,7 +296,7 @@ def _pair_gradients(
     """Gradients of vectors, bias and positives' scores from the slopes at every difference."""
     row_RD, cand_CD, bias_C, pos_P = ctx.saved_tensors[:4]
     table: FactoredTable = ctx.table
-    grads, grad_pos_P = _Gradients(row_RD, cand_CD, bias_C), torch.zeros_like(pos_P)
+    grads, grad_pos_P = Gradients(row_RD, cand_CD, bias_C), torch.zeros_like(pos_P)
     step = max(1, table.workspace.max_elements // max(1, len(cand_CD)))
     grad_BC = row_RD.new_zeros(min(step, len(row_RD)), len(cand_CD))
     rows = slice(0, 0)
@@ -351,7 +351,7 @@ def _log_weighted(log_NC: Tensor, table: FactoredTable) -> Tensor:
     return log_NC if table.log_weight_C is None else log_NC.add_(table.log_weight_C)
 
 
-class _Gradients:
+class Gradients:
     """Gathers the gradients of vectors and bias from gradients of blocks of scores, which cover all rows once."""
 
     def __init__(self, row_RD: Tensor, cand_CD: Tensor, bias_C: Tensor | None) -> None:
