@@ -35,7 +35,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from shortlist.scores.kernels import Kernel
-from shortlist.scores.products import SAFE_EXPONENT, Gradients
+from shortlist.scores.products import IN_CACHE, SAFE_EXPONENT, Gradients
 
 if TYPE_CHECKING:
     from shortlist.scores.factored import FactoredTable
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _MOST_TERMS = 40
 _LEFT_OUT = 1e-7  # what the terms that are left out may add up to, beside the kernel's largest value
 _LEAST_SHARE = 1e-3  # of the largest value it could have, below which a sum is not to be trusted
-_IN_CACHE = 1 << 18  # elements that stay in the cache while all terms pass over them
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ def _sign(m: int) -> int:
 
 def _in_cache(value_BM: Tensor, score_BC: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """A few rows at a time."""
-    step = max(1, _IN_CACHE // max(1, score_BC.shape[1]))
+    step = max(1, IN_CACHE // max(1, score_BC.shape[1]))
     return zip(value_BM.split(step), score_BC.split(step), strict=True)
 
 

@@ -30,7 +30,7 @@ _LIGHTEST = 1e-30  # the least weight of a row by which its positives' gradients
 
 _SPARSE = 32  # once in how many candidates one may be chosen for gathering to beat a product of all
 
-_IN_CACHE = 1 << 19  # elements that stay in the caches of two cores from one operation to the next
+IN_CACHE = 1 << 19  # elements that stay in the caches of two cores from one operation to the next
 
 SAFE_EXPONENT = 40.0
 """Largest |s/τ| whose exponentials can be summed in float32 without taking the row's maximum out first."""
@@ -128,7 +128,7 @@ def _exponentials(
 
 def _exponentiate(block_BC: Tensor, sum_B: Tensor) -> None:
     """Exponentials in place and their sums, a few rows at a time, which the sum then finds in the cache."""
-    step = max(1, _IN_CACHE // max(1, block_BC.shape[1]))
+    step = max(1, IN_CACHE // max(1, block_BC.shape[1]))
     for part_NC, sum_N in zip(block_BC.split(step), sum_B.split(step), strict=True):
         torch.sum(part_NC.exp_(), 1, out=sum_N)
 
