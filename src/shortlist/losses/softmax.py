@@ -211,7 +211,7 @@ class PSL(Loss):
     target = "NDCG"
     remedy = "a larger loss.tau"
     citation = "Yang et al., NeurIPS 2024"
-    cost = "some 20 passes over a user's scores, however many positives; where scores are unbounded, one for each of them"
+    cost = "some 20 passes over a user's scores, however many positives; with unbounded scores one for each of them"
     use = "Where SL is too keen on single hard negatives; its bound on NDCG is tighter."
     similarity: ClassVar[Similarity] = "half_cosine"
 

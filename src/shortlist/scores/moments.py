@@ -72,18 +72,18 @@ class Expansion:
         """c of each offset y, or c′, by interpolation at Chebyshev's nodes."""
         order_M = torch.arange(self.terms, dtype=torch.float64)
         angle_M = (order_M + 0.5) * (math.pi / self.terms)
-        difference_PM = (self.bound * angle_M.cos()).to(offset_P.dtype) - offset_P.unsqueeze(1)
+        difference_PM = (self.bound * angle_M.cos()).to(offset_P) - offset_P.unsqueeze(1)
         value_PM = self._untilted(difference_PM)
         if slope:
             value_PM.mul_(self.log_kernel.slope(difference_PM))
         cosine_MM = torch.outer(order_M, angle_M).cos_().mul_(2 / self.terms)
         cosine_MM[0] /= 2
         cosine_MM[order_M % 4 >= 2] *= -1
-        return value_PM @ cosine_MM.T.to(offset_P.dtype)
+        return value_PM @ cosine_MM.T.to(offset_P)
 
     def largest(self, offset_P: Tensor) -> Tensor:
         """The largest value of what the coefficients of an offset stand for, on a grid."""
-        place_G = torch.linspace(-self.bound, self.bound, 65, dtype=offset_P.dtype)
+        place_G = torch.linspace(-self.bound, self.bound, 65).to(offset_P)
         return self._untilted(place_G - offset_P.unsqueeze(1)).amax(1)
 
     def _untilted(self, difference: Tensor) -> Tensor:
