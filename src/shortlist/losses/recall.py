@@ -28,6 +28,11 @@ class Scaled(Kernel):
     kernel: Kernel
     factor: float
 
+    @property
+    def tilt(self) -> float | None:
+        """c times that of φ."""
+        return None if self.kernel.tilt is None else self.factor * self.kernel.tilt
+
     def value(self, x: Tensor) -> Tensor:
         """φ(c·x)."""
         return self.kernel.value(x * self.factor)
@@ -133,7 +138,7 @@ class CROLoss(Loss):
     target = "Recall@N over all N"
     remedy = "a smaller loss.scale"
     citation = "Tang et al., CIKM 2022"
-    cost = "a pass over all items for each positive; one pass for all with the exponential kernel and α = 1"
+    cost = "some 50 passes over a user's scores; with the hinge one for each positive, with the exponential one for all"
     use = "Where the candidates of the next stage are retrieved: Recall@N, for N that α chooses."
     similarity: ClassVar[Similarity] = "cosine"
 

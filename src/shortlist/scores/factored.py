@@ -14,13 +14,16 @@ from torch import Tensor
 from shortlist.errors import ShortlistError
 from shortlist.scores.dense import DenseTable, against_hardest, n_hardest
 from shortlist.scores.kernels import Kernel
-from shortlist.scores.moments import Answer, Expansion, MomentLogSumExp
+from shortlist.scores.moments import Answer, Expansion, MomentSum
 from shortlist.scores.products import SAFE_EXPONENT, Hardest, LogSumExp, PairLogSumExp, PairSum, RowSum, apply
 from shortlist.scores.selection import best_columns, gathered, kth_largest, largest
 from shortlist.scores.similarity import inner_products
 from shortlist.scores.table import Over, RankWeight, ScoreTable, logsumexp_of_positives, ranks_among_positives
 
 _PART = 1 << 18  # elements that are worked on at once, so that they stay in the cache from one operation to the next
+
+
+_TERMS_A_POSITIVE = 16  # passes over a row's moments that cost as much as one over the pairs of a positive
 
 
 class Workspace:
@@ -148,9 +151,17 @@ class FactoredTable(ScoreTable):
         return sum_R
 
     def pair_sum(self, kernel: Kernel, weight: RankWeight | None = None, count_R: Tensor | None = None) -> Tensor:
-        """Summed over blocks of positives; the backward pass computes the products again, but not the ranks."""
+        """From a few moments of each row where that is possible, else over blocks of positives.
+
+        The backward pass computes the products again, but not the ranks.
+        """
         vectors = self.row_RD, self.candidate_CD, self.bias_C
-        sum_P: Tensor = apply(PairSum, *vectors, self.positives(), self, kernel, weight, count_R)
+        answer = self._by_moments(kernel) if weight is None else None
+        sum_P: Tensor
+        if answer is not None:
+            sum_P = apply(MomentSum, *vectors, self.positives(), self, answer)
+        else:
+            sum_P = apply(PairSum, *vectors, self.positives(), self, kernel, weight, count_R)
         return sum_P
 
     def pair_logsumexp(self, log_kernel: Kernel) -> Tensor:
@@ -159,24 +170,26 @@ class FactoredTable(ScoreTable):
         The backward pass computes the products again.
         """
         vectors = self.row_RD, self.candidate_CD, self.bias_C
-        answer = self._by_moments(log_kernel)
+        answer = self._by_moments(log_kernel, by_logarithm=True)
         sum_P: Tensor
         if answer is not None:
-            sum_P = apply(MomentLogSumExp, *vectors, self.positives(), self, answer)
+            sum_P = apply(MomentSum, *vectors, self.positives(), self, answer)
         else:
             sum_P = apply(PairLogSumExp, *vectors, self.positives(), self, log_kernel)
         return sum_P
 
     @torch.no_grad()
-    def _by_moments(self, log_kernel: Kernel) -> Answer | None:
+    def _by_moments(self, kernel: Kernel, by_logarithm: bool = False) -> Answer | None:
         """The moments of the rows where they answer for all positives, and for less than looking at the pairs costs."""
-        if self.bound is None or self.row_RD.dtype != torch.float32 or self.n_positives < 2 * self.n_rows:
+        if self.bound is None or self.row_RD.dtype != torch.float32:
             return None
-        if self.log_weight_C is not None and float(self.log_weight_C.abs().amax()) > SAFE_EXPONENT:
+        if self.log_weight_C is not None and bool((self.log_weight_C.abs() > SAFE_EXPONENT).any()):
             return None
-        expansion = Expansion.of(log_kernel, self.bound)
-        answer = None if expansion is None else Answer(expansion, self, self.positives())
-        return answer if answer is not None and answer.holds else None
+        expansion = Expansion.of(kernel, self.bound, by_logarithm)
+        if expansion is None or self.n_positives * _TERMS_A_POSITIVE < self.n_rows * expansion.terms:
+            return None
+        answer = Answer(expansion, self, self.positives())
+        return answer if answer.holds else None
 
     @torch.no_grad()
     def ranks(self) -> Tensor:

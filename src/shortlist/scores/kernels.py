@@ -29,7 +29,7 @@ class Kernel(ABC):
 
     @property
     def tilt(self) -> float | None:
-        """Of a log-kernel g: a λ for which exp(g(x) − λ·x) is smooth and changes little; none where there is none.
+        """A λ for which φ(x)·e^{−λx} is smooth and changes little, if there is one; of a log-kernel g, exp(g(x) − λ·x).
 
         With it sums over pairs of bounded scores need no look at the pairs (:mod:`shortlist.scores.moments`).
         """
@@ -51,6 +51,11 @@ class Softplus(Kernel):
     >>> Softplus().value(torch.tensor([0.0]))
     tensor([0.6931])
     """
+
+    @property
+    def tilt(self) -> float:
+        """½, by which eˣ on the one side and x on the other are brought close to each other."""
+        return 0.5
 
     def value(self, x: Tensor) -> Tensor:
         """ln(1 + eˣ), without overflow."""
@@ -104,6 +109,11 @@ class Sigmoid(Kernel):
     """
 
     sharpness: float = 1.0
+
+    @property
+    def tilt(self) -> float:
+        """a/2, which leaves ½/cosh(a·x/2)."""
+        return self.sharpness / 2
 
     def value(self, x: Tensor) -> Tensor:
         """σ(a·x)."""
