@@ -11,7 +11,7 @@ from torch import Tensor
 
 from shortlist.data import Interactions
 from shortlist.errors import InputError
-from shortlist.losses import SL
+from shortlist.losses import SL, CROLoss
 from shortlist.models.mf import MF
 from shortlist.scores import Factors, ScoreTable, Softplus, Workspace
 from shortlist.training.batches import Batches, SampledPairs, SharedSample, Step, WholeCatalogue, score_table
@@ -206,6 +206,21 @@ def test_users_who_have_met_everything_do_no_harm(kind: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------ what is asked
+
+
+@pytest.mark.parametrize(("distribution", "weighted"), [("uniform", False), ("uniform", True), ("popularity", True)])
+def test_pairs_stand_for_the_negatives_of_their_user(distribution: str, weighted: bool) -> None:
+    """A row knows one positive of its user, and yet how many negatives the user has: the rank is right on average."""
+    train = interactions([[0, 1, 2, 3, 4, 5], [2], [0, 3, 6]], n_items=9)
+    model, loss = started(train), CROLoss(kernel="sigmoid", alpha=0.0)
+    (whole,) = WholeCatalogue(train, size=3).epoch(seeded())
+    exact = loss(score_table(whole, model.factors(), Workspace()))
+    mass_I = None if distribution == "uniform" else torch.from_numpy(train.item_counts()).long() + 1
+    pairs = SampledPairs(train, size=10, count=3000, mass_I=mass_I, weighted=weighted)
+    (step,) = pairs.epoch(seeded())
+    table = score_table(step, model.factors(), Workspace())
+    assert table.catalogue_negatives_R().tolist() == [{0: 3.0, 1: 8.0, 2: 6.0}[u] for u in step.user_R.tolist()]
+    torch.testing.assert_close(loss(table), exact, rtol=0.02, atol=0)
 
 
 def test_draws_for_pairs_may_include_what_the_user_has_met() -> None:

@@ -203,7 +203,7 @@ def against_hardest(
         threshold_R=table.threshold_R,
     )
     hard.user_R, hard.pair_P, hard.grade_P = table.user_R, table.pair_P, table.grade_P
-    hard.n_items, hard.generator = table.n_items, table.generator
+    hard.n_items, hard.negatives_R, hard.generator = table.n_items, table.negatives_R, table.generator
     if table.item_C is not None:
         hard.item_C = table.item_C.expand(len(score_RK), -1).gather(1, column_RK)
     return hard

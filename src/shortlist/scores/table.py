@@ -36,7 +36,8 @@ class ScoreTable(ABC):
     Losses that remember something from step to step are told who is before them: ``user_R`` the users of the rows,
     ``pair_P`` the number of each positive among all pairs of training, ``item_C`` the items that the candidates are
     (of shape C, or R × C where each row has its own). Where labels are graded, ``grade_P`` holds those of positives.
-    ``n_items`` is the size of the catalogue, and ``generator`` decides what is random in a loss. All may be missing.
+    ``n_items`` is the size of the catalogue, ``negatives_R`` how many of it are negatives of a row whose user has more
+    positives than those of the row, and ``generator`` decides what is random in a loss. All may be missing.
     """
 
     row_P: Tensor
@@ -50,6 +51,7 @@ class ScoreTable(ABC):
     item_C: Tensor | None = None
     grade_P: Tensor | None = None
     n_items: int | None = None
+    negatives_R: Tensor | None = None
     generator: torch.Generator | None = None
 
     @property
@@ -148,6 +150,8 @@ class ScoreTable(ABC):
 
     def catalogue_negatives_R(self) -> Tensor:
         """How many negatives each row has in the catalogue, of which those at hand may be a sample."""
+        if self.negatives_R is not None:
+            return self.negatives_R
         return (self.catalogue_R() - torch.bincount(self.row_P, minlength=self.n_rows)).clamp_(min=0)
 
     def stands_for_R(self) -> Tensor:

@@ -42,8 +42,8 @@ class Step:
     log_weight_C: Tensor | None = None
     drawn_RN: Tensor | None = None
     log_weight_RN: Tensor | None = None
-    population_R: Tensor | None = None
-    """How many negatives the draws of a row stand for, where they have weights."""
+    negatives_R: Tensor | None = None
+    """How many items can be drawn for each row."""
 
 
 Sampling = Callable[[Step, torch.Generator], Sample]
@@ -135,7 +135,7 @@ class SampledPairs(Batches):
         indptr = torch.tensor(train.indptr) if exclude else torch.zeros(train.n_users + 1, dtype=torch.long)
         met_P = self._item_P[: int(indptr[-1])]
         self._negatives = PairNegatives(indptr, met_P, train.n_items, mass_I)
-        self._population_U = (train.n_items - indptr.diff()).float()
+        self._negatives_U = (train.n_items - indptr.diff()).float()
 
     @property
     def steps(self) -> int:
@@ -148,7 +148,6 @@ class SampledPairs(Batches):
             user_B = self._user_P[chosen]
             drawn_BN = self._negatives.draw(user_B, self.count, generator)
             weight_BN = self._negatives.log_weights(user_B, drawn_BN) if self.weighted else None
-            population_B = self._population_U[user_B] if self.weighted else None
             yield Step(
                 user_B,
                 torch.arange(len(chosen)),
@@ -156,7 +155,7 @@ class SampledPairs(Batches):
                 chosen,
                 drawn_RN=drawn_BN,
                 log_weight_RN=weight_BN,
-                population_R=population_B,
+                negatives_R=self._negatives_U[user_B],
             )
 
 
@@ -167,7 +166,7 @@ def score_table(step: Step, source: Factors | Joint, workspace: Workspace) -> Sc
     use it.
     """
     table = _joint_table(step, source) if isinstance(source, Joint) else _factored_table(step, source, workspace)
-    table.user_R, table.pair_P = step.user_R, step.pair_P
+    table.user_R, table.pair_P, table.negatives_R = step.user_R, step.pair_P, step.negatives_R
     table.n_items = source.n_items if isinstance(source, Joint) else len(source.item_ID)
     table.item_C = step.shared_C if step.drawn_RN is None else step.drawn_RN
     if table.item_C is None:
@@ -239,7 +238,7 @@ def _drawn_table(step: Step, score_RM: Tensor) -> DenseTable:
         score_RM[:, 1:],
         positive_RC=None if weight_RN is None else weight_RN == -torch.inf,  # drawn for users who have met all
         log_weight=weight_RN,
-        population_R=step.population_R,
+        population_R=None if weight_RN is None else step.negatives_R,
     )
 
 

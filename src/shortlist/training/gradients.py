@@ -95,5 +95,5 @@ def _with_leaves(table: ScoreTable) -> DenseTable:
         threshold_R=table.threshold_R,
     )
     leaf.user_R, leaf.pair_P, leaf.item_C = table.user_R, table.pair_P, table.item_C
-    leaf.n_items, leaf.generator = table.n_items, table.generator
+    leaf.n_items, leaf.negatives_R, leaf.generator = table.n_items, table.negatives_R, table.generator
     return leaf
