@@ -11,7 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from shortlist.errors import InputError
+from shortlist.losses import BPR
+from shortlist.models import MF
+from shortlist.training import Training, TrainingSettings
 from shortlist.training.optimizers import OptimizerSettings, RowAdam
+from training.toys import two_tastes
 
 SETTINGS: list[dict[str, Any]] = [
     {"lr": 0.05},
@@ -105,6 +109,42 @@ def test_rows_named_twice_are_summed() -> None:
     for parameter in (one, other):
         RowAdam([parameter], OptimizerSettings()).step(0.1)
     torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("shape", [(5, 2), (5,)])
+def test_the_penalty_does_not_depend_on_how_the_gradient_comes(shape: tuple[int, ...]) -> None:
+    """Rows of zeros in a dense gradient were not looked at, as those that are missing in a sparse one."""
+    settings = OptimizerSettings(lr=0.1, weight_decay=0.5, beta1=0.0)
+    start = torch.linspace(1, 2, 5).view(5, *[1] * (len(shape) - 1)).expand(shape)
+    gradient = torch.ones(shape)
+    gradient[[1, 3]] = 0
+    ends = []
+    for given in (gradient, sparse_rows(gradient, torch.tensor([0, 2, 4]))):
+        parameter = nn.Parameter(start.clone())
+        optimizer = RowAdam([parameter], settings)
+        for _ in range(3):
+            parameter.grad = given.clone()
+            optimizer.step(0.1)
+        ends.append(parameter.detach())
+    torch.testing.assert_close(*ends)
+    assert torch.equal(ends[0][[1, 3]], start[[1, 3]])
+
+
+def test_batches_of_another_size_have_the_same_penalty() -> None:
+    """Gradients of items are sparse or dense as the size of the batch has it: the length of vectors does not tell."""
+    train = two_tastes(users=200, items=60)
+    lengths = []
+    for batch in (29, 30):  # two items a pair: fewer than the 60 there are, or not
+        model = MF(dim=8, similarity="dot")
+        Training(
+            model,
+            BPR(),
+            train,
+            training=TrainingSettings(epochs=20, batch=batch),
+            optimizer=OptimizerSettings(lr=0.02, weight_decay=0.01, schedule="constant"),
+        ).run()
+        lengths.append(float(model.factors().item_ID.detach().norm(dim=1).mean()))
+    assert lengths[0] == pytest.approx(lengths[1], rel=0.1)
 
 
 def test_rows_not_touched_stay_where_they_are() -> None:

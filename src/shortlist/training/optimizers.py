@@ -22,7 +22,10 @@ class OptimizerSettings(Configured):
 
     lr: float = param(default=0.03, above=0, at_most=1e30, help="learning rate", search=Search(1e-3, 0.1, log=True))
     weight_decay: float = param(
-        default=0.0, at_least=0, help="L2 penalty", search=Search(choices=(0.0, 1e-6, 1e-5, 3e-5, 1e-4, 3e-4))
+        default=0.0,
+        at_least=0,
+        help="L2 penalty, on the rows that a step looks at",
+        search=Search(choices=(0.0, 1e-6, 1e-5, 3e-5, 1e-4, 3e-4)),
     )
     beta1: float = param(default=0.9, at_least=0, below=1, help="decay of the mean gradient")
     beta2: float = param(default=0.999, at_least=0, below=1, help="decay of the mean squared gradient")
@@ -68,7 +71,9 @@ class RowAdam:
     until it comes up again, which is taken to be another Δ. For Δ = 1 this is Adam. (The usual "lazy" Adam leaves the
     coasting out: users, who come up once an epoch, then move about ten times too little.)
 
-    A gradient that is a sparse tensor marks a parameter of which rows were touched.
+    A gradient that is a sparse tensor marks a parameter of which rows were touched; in a dense one, rows of zeros were
+    not. The penalty of ``weight_decay`` counts for a row in the steps that touch it, as is usual for tables of vectors,
+    so that it does not depend on how the gradient comes. With ``rows="all"`` it counts in every step, as in Adam.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], settings: OptimizerSettings) -> None:
@@ -119,7 +124,7 @@ class RowAdam:
         """
         beta1, beta2 = self.settings.beta1, self.settings.beta2
         if self.settings.weight_decay:
-            gradient = gradient.add(parameter, alpha=self.settings.weight_decay)
+            gradient = gradient.addcmul(parameter, self._penalised(gradient), value=self.settings.weight_decay)
         if gap is None:
             way = mean.lerp_(gradient, 1 - beta1)
             square.mul_(beta2)
@@ -131,6 +136,13 @@ class RowAdam:
         unit = math.sqrt(1 - beta2**self.step_count)
         root = square.sqrt().add_(self.settings.eps * unit)
         parameter.addcdiv_(way, root, value=-rate * unit / (1 - beta1**self.step_count))
+
+    def _penalised(self, gradient: Tensor) -> Tensor:
+        """1 for the rows to which the penalty applies, else 0."""
+        if self.settings.rows == "all":
+            return gradient.new_ones(())
+        touched_N = (gradient != 0).view(len(gradient), -1).any(1)
+        return touched_N.to(gradient.dtype).view(-1, *[1] * (gradient.ndim - 1))
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint keeps."""
