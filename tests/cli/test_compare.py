@@ -1,5 +1,6 @@
 """Comparing runs, and the page that shows it."""
 
+import json
 import re
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from command import Answer, Command
 from shortlist.cli import run
+from shortlist.cli.output import print_json
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +64,9 @@ def test_what_cannot_be_compared(shortlist: Command, ease: Path, popularity: Pat
     refused(shortlist("compare", ease, popularity, "--metric", "ndgc@20"), "did you mean 'ndcg@20'?")
     refused(shortlist("compare", ease, popularity, "--out", tmp_path / "page.pdf"), "ends in .html")
     refused(shortlist("compare", ease, popularity, "--out", ease / "config.json" / "p.html"), "Not a directory")
+
+
+def test_json_has_null_for_what_is_no_finite_number(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"effect": float("inf"), "each": [float("nan"), 0.5], "more": {"least": -float("inf"), "n": 3}})
+    given = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert given == {"effect": None, "each": [None, 0.5], "more": {"least": None, "n": 3}}

@@ -314,3 +314,20 @@ def test_song_never_promises_more_than_dcg(margin: float) -> None:
         pos, neg = torch.randn(1, generator=g).double(), torch.randn(1, 8, generator=g).double()
         rank = 1 + int((neg >= pos).sum())
         assert -SONG(margin=margin)(pos, neg).item() <= 1 / math.log2(1 + rank) + 1e-12
+
+
+def test_a_user_of_several_rows_keeps_the_mean_of_their_curvatures() -> None:
+    """Of drawn pairs: what is kept is not that of the last row alone, and each alone gives another."""
+    pos, neg, users = torch.tensor([0.5, 0.1]), torch.tensor([[0.0, 0.01], [0.9, 0.8]]), torch.tensor([4, 4])
+
+    def kept_by(rows: list[int]) -> float:
+        loss = SONGAtK(k=1, gradient="theo")
+        loss.start(n_users=5, n_items=8, n_pairs=2, generator=torch.Generator())
+        loss(pos[rows].requires_grad_(), neg[rows], users=users[rows], pairs=torch.tensor(rows), n_items=8)
+        assert loss.curvature is not None
+        return float(loss.curvature[4])
+
+    each = [kept_by([0]), kept_by([1])]
+    assert each[0] != pytest.approx(each[1], rel=0.5)
+    assert kept_by([0, 1]) == pytest.approx(sum(each) / 2)
+    assert kept_by([1, 0]) == pytest.approx(sum(each) / 2)

@@ -466,7 +466,10 @@ def test_large_catalogues_are_sampled_and_that_is_said(slatk: Run, monkeypatch: 
         monkeypatch.setattr(f"shortlist.report.run.{module}.RANKED", 800)
     monkeypatch.setattr("shortlist.report.run.breakdown.FEWEST", 20)
     page = run_page(slatk, {})
-    assert "for 10 of 60 users (drawn at random)" in section(page, f"The Top-{K} threshold").texts[0]
+    assert (
+        "for 10 of 60 users with items in training (drawn at random)"
+        in section(page, f"The Top-{K} threshold").texts[0]
+    )
     assert "20 of the 60 users were ranked again" in section(page, "For whom, and for which items").texts[0]
     assert "no intervals here" in section(page, f"What it reaches at K = {K}").texts[1]
     pairs = sum(int(row[2]) for row in rows(figure(page, "By the item's popularity").table))

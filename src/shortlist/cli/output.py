@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,8 +22,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for
 
 
 def print_json(content: Mapping[str, Any]) -> None:
-    """One JSON object on stdout."""
-    print(json.dumps(content, indent=2, ensure_ascii=False))
+    """One JSON object on stdout, with null for what is no finite number: JSON has no other."""
+    print(json.dumps(_without_infinity(content), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _without_infinity(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {name: _without_infinity(part) for name, part in content.items()}
+    if isinstance(content, list | tuple):
+        return [_without_infinity(part) for part in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def print_table(

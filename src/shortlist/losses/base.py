@@ -106,4 +106,10 @@ def mean_over_positives(value_P: Tensor) -> Tensor:
     return value_P.sum() / max(1, len(value_P))
 
 
+def mean_over_rows(table: ScoreTable, value_R: Tensor) -> Tensor:
+    """The mean over rows that have a positive; 0 where there is none."""
+    has_R = torch.bincount(table.row_P, minlength=table.n_rows) > 0
+    return torch.where(has_R, value_R, 0 * value_R).sum() / max(1, int(has_R.sum()))
+
+
 registry: Registry[Loss] = Registry("losses")

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from shortlist.losses.base import Loss, mean_over_positives, registry
-from shortlist.losses.recall import UnitStep
 from shortlist.parameters import Search, param
-from shortlist.scores import ScoreTable, Softplus, positive_pair_sum
+from shortlist.scores import ScoreTable, Softplus, UnitStep, positive_pair_sum
 from shortlist.scores.selection import places
 from shortlist.scores.table import ranks_among_positives
 

@@ -7,9 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from shortlist.losses.base import Loss, mean_over_positives, registry
+from shortlist.losses.base import Loss, mean_over_positives, mean_over_rows, registry
 from shortlist.losses.lambdas import grades
-from shortlist.losses.surrogates import mean_over_rows
 from shortlist.parameters import Search, param
 from shortlist.scores import Kernel, ScoreTable
 from shortlist.scores.selection import places

@@ -12,7 +12,7 @@ from torch import Tensor
 from shortlist.losses.base import Loss, mean_over_positives, registry
 from shortlist.losses.softmax import softmax_terms
 from shortlist.parameters import Search, param
-from shortlist.scores import Hinge, Kernel, Over, ScoreTable, Sigmoid, Similarity, Softplus, positive_pair_sum
+from shortlist.scores import Hinge, Kernel, Over, ScoreTable, Sigmoid, Similarity, Softplus, UnitStep, positive_pair_sum
 from shortlist.scores.table import logsumexp_of_positives
 
 Phi = Literal["hinge", "sigmoid", "exponential", "softplus"]
@@ -40,19 +40,6 @@ class Scaled(Kernel):
     def slope(self, x: Tensor) -> Tensor:
         """c·φ′(c·x)."""
         return self.kernel.slope(x * self.factor) * self.factor
-
-
-@dataclass(frozen=True)
-class UnitStep(Kernel):
-    """φ(x) = 1 where x ≥ 0, else 0: the rank itself, ties counted against oneself, without a slope."""
-
-    def value(self, x: Tensor) -> Tensor:
-        """1 where x ≥ 0, else 0."""
-        return (x >= 0).to(x.dtype)
-
-    def slope(self, x: Tensor) -> Tensor:
-        """0."""
-        return torch.zeros_like(x)
 
 
 class SmoothRank(NamedTuple):

@@ -11,9 +11,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from shortlist.errors import InputError
-from shortlist.losses.base import Loss, registry
+from shortlist.losses.base import Loss, mean_over_rows, registry
 from shortlist.losses.lambdas import gains, ideal_dcg, inverse_log
-from shortlist.losses.surrogates import mean_over_rows
 from shortlist.parameters import Search, param
 from shortlist.scores import ScoreTable
 from shortlist.scores.products import apply

@@ -8,16 +8,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from shortlist.losses.base import Loss, mean_over_positives, registry
+from shortlist.losses.base import Loss, mean_over_positives, mean_over_rows, registry
 from shortlist.losses.lambdas import gains, ideal_dcg, inverse_log
 from shortlist.parameters import Search, param
 from shortlist.scores import Kernel, ScoreTable, Sigmoid, Similarity, SquaredHinge, positive_pair_sum
-
-
-def mean_over_rows(table: ScoreTable, value_R: Tensor) -> Tensor:
-    """The mean over rows that have a positive; 0 where there is none."""
-    has_R = torch.bincount(table.row_P, minlength=table.n_rows) > 0
-    return torch.where(has_R, value_R, 0 * value_R).sum() / max(1, int(has_R.sum()))
 
 
 @registry.register("approx_ndcg")
@@ -145,6 +139,19 @@ def kept(state: Tensor | None, place: Tensor | None, new: Tensor, share: float) 
     return torch.where(before.isnan(), new, before + share * (new - before))
 
 
+def mean_of_user(value_R: Tensor, user_R: Tensor | None) -> Tensor:
+    """The mean over the rows of each row's user, who may have several; the value itself where users are not known.
+
+    >>> mean_of_user(torch.tensor([1.0, 2.0, 5.0]), torch.tensor([7, 3, 7]))
+    tensor([3., 2., 3.])
+    """
+    if user_R is None:
+        return value_R
+    _, place_R, count_N = user_R.unique(return_inverse=True, return_counts=True)
+    mean_N: Tensor = value_R.new_zeros(len(count_N)).index_add_(0, place_R, value_R) / count_N
+    return mean_N[place_R]
+
+
 class SigmoidSlope(Kernel):
     """φ(x) = σ′(x/τ)/τ, a window of width τ around 0; summed, never differentiated."""
 
@@ -235,6 +242,7 @@ class SONGAtK(Loss):
             share_R = self._share_above(table, Sigmoid(1 / self.tau1), lambda_R)
             with torch.no_grad():
                 bend_R = self.tau2 + self._share_above(table, SigmoidSlope(self.tau1), lambda_R)
+                bend_R = mean_of_user(bend_R, table.user_R)
             curvature_R = kept(self.curvature, table.user_R, bend_R, self.gamma1)
             keep(self, self.curvature, table.user_R, curvature_R)
             # the gradient of the share above λ is that of the h-weighted mean of scores
@@ -258,8 +266,5 @@ class SONGAtK(Loss):
             return
         share_R = self._share_above(table, Sigmoid(1 / self.tau1), lambda_R)
         wanted_R = (self.k + _EPSILON) / table.catalogue_R().clamp(min=1)
-        grad_R = wanted_R + self.tau2 * lambda_R - share_R
-        user_N, place_R = table.user_R.unique(return_inverse=True)
-        total_N = grad_R.new_zeros(len(user_N)).index_add_(0, place_R, grad_R)
-        mean_N = total_N / torch.bincount(place_R, minlength=len(user_N))
-        self.threshold[user_N] -= self.eta * mean_N.to(self.threshold.dtype)
+        grad_R = mean_of_user(wanted_R + self.tau2 * lambda_R - share_R, table.user_R)
+        self.threshold[table.user_R] = (lambda_R - self.eta * grad_R).to(self.threshold.dtype)

@@ -78,7 +78,9 @@ def replace_file(path: Path, content: bytes) -> None:
     with writing(path.parent):
         try:
             draft.write_bytes(content)
+            _sync(draft)
             draft.replace(path)
+            _sync(path.parent)
         finally:
             draft.unlink(missing_ok=True)
 

@@ -2,7 +2,7 @@
 
 from shortlist.scores.dense import DenseTable
 from shortlist.scores.factored import FactoredTable, Workspace
-from shortlist.scores.kernels import Exponential, Hinge, Kernel, Sigmoid, Softplus, SquaredHinge
+from shortlist.scores.kernels import Exponential, Hinge, Kernel, Sigmoid, Softplus, SquaredHinge, UnitStep
 from shortlist.scores.similarity import Factors, Similarity, item_vectors, look_up, row_vectors
 from shortlist.scores.table import Over, RankWeight, ScoreTable
 from shortlist.scores.within import PairWeight, positive_pair_sum
@@ -22,6 +22,7 @@ __all__ = [
     "Similarity",
     "Softplus",
     "SquaredHinge",
+    "UnitStep",
     "Workspace",
     "item_vectors",
     "look_up",

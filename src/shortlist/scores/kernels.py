@@ -140,3 +140,16 @@ class Exponential(Kernel):
     def slope(self, x: Tensor) -> Tensor:
         """eˣ."""
         return x.exp()
+
+
+@dataclass(frozen=True)
+class UnitStep(Kernel):
+    """φ(x) = 1 where x ≥ 0, else 0: the rank itself, ties counted against oneself, without a slope."""
+
+    def value(self, x: Tensor) -> Tensor:
+        """1 where x ≥ 0, else 0."""
+        return (x >= 0).to(x.dtype)
+
+    def slope(self, x: Tensor) -> Tensor:
+        """0."""
+        return torch.zeros_like(x)

@@ -195,8 +195,8 @@ class _Drawn:
         """So many of the highest are sure to stand for k."""
         present_R = self.scale_R[self.scale_R > 0]
         lightest = float(present_R.amin()) if len(present_R) else 1.0
-        if self.weight_RN is not None:
-            lightest *= float(self.weight_RN.amin())
+        if self.weight_RN is not None:  # a draw of weight 0 stands for nothing
+            lightest *= float(self.weight_RN[self.weight_RN > 0].amin()) if bool((self.weight_RN > 0).any()) else 1.0
         return min(self.score_RN.shape[1], math.ceil(min(k / lightest, self.score_RN.shape[1])) + 1)
 
     def stands_for(self, place_RE: Tensor) -> Tensor:

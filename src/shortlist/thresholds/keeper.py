@@ -14,9 +14,9 @@ from shortlist.thresholds.estimators import ESTIMATORS, Estimator, Last
 class Thresholds:
     """β of each user: 0 until the first refresh, then the estimate of the last one; never part of a gradient.
 
-    The incremental estimator is due in every epoch. It keeps 2·k negatives of each user, those that stood highest when
-    the whole row was last looked at, and looks again after half as many epochs as it has seen, ``refresh`` at most: a
-    model moves fast at first and more slowly later.
+    The incremental estimator is due in every epoch. It keeps 2·k negatives of each user (k + 20 where that is more),
+    those that stood highest when the whole row was last looked at, and looks again after half as many epochs as it has
+    seen, ``refresh`` at most: a model moves fast at first and more slowly later.
 
     >>> thresholds = Thresholds(n_users=2, n_items=3, k=1, refresh=5)
     >>> thresholds.due(epoch=4), thresholds.due(epoch=5)

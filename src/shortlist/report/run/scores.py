@@ -42,11 +42,12 @@ ESTIMATED = {
 
 def threshold_section(subject: Subject) -> Section:
     """Where the lists end, beside the scores of items; and how well a sample tells that."""
-    scores, n_users = subject.scores, subject.split.train.n_users
+    scores, n_users = subject.scores, int(np.count_nonzero(subject.split.train.user_counts()))
     title = f"The Top-{scores.k} threshold"
     texts = [
         f"β is the score at which a user's list of {scores.k} ends: the {scores.k}-th largest of the whole catalogue, "
-        f"what the user has in training included. It is exact here, for {len(scores.users_R):,} of {n_users:,} users"
+        f"what the user has in training included. It is exact here, for {len(scores.users_R):,} of {n_users:,} users "
+        + "with items in training"
         + (" (drawn at random)." if len(scores.users_R) < n_users else ".")
     ]
     kinds = {
