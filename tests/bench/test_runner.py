@@ -17,6 +17,7 @@ from shortlist.data.public_sets import SETS
 from shortlist.errors import InputError, Interrupted, Unwritable, UnwritablePlace
 from shortlist.runs import CHECKPOINT, FILES, Busy, Run, open_run, read_log
 from shortlist.runs.folder import held
+from shortlist.training import Training
 
 Write = Callable[..., Path]
 
@@ -108,6 +109,42 @@ class TestRunning:
         assert counts["noisy", 0] > 1.4 * counts["clean", 0]
         assert runs["clean", 0].split.train.indices.tolist() != runs["clean", 1].split.train.indices.tolist()
         assert runs["noisy", 1].config["data"]["noise"] == 0.5
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"training.checkpoint_every": 7},
+            {"training.metric": "ndcg@5"},
+            {"training.pilot": 3},
+            {"data.core": 1},
+            {"data.test_share": 0.3},  # which rounds to as many
+        ],
+        ids=str,
+    )
+    def test_a_cell_goes_on_from_its_checkpoint_under_settings_that_decide_nothing(
+        self, write: Write, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+    ) -> None:
+        set_tau = {"set": {"loss.tau": 0.2}}
+        bench, cell = Bench(tmp_path / "out", data), first(write(settings=(set_tau,)))
+        whole = Bench(tmp_path / "whole", data).run(cell)
+        epoch, begun = Training.epoch, []
+
+        def stops_in_the_third(self: Training, *told: Any) -> None:
+            begun.append(self.progress.epoch + 1)
+            if len(begun) == 3:
+                raise KeyboardInterrupt
+            epoch(self, *told)
+
+        monkeypatch.setattr(Training, "epoch", stops_in_the_third)
+        with pytest.raises(Interrupted, match="stopped in epoch 3"):
+            bench.run(cell)
+        changed = first(write(settings=(set_tau, {"set": change})))
+        assert bench.path(changed) == bench.path(cell)
+        run = bench.run(changed)
+        assert begun == [1, 2, 3, 3, 4]
+        assert isinstance(run, Run)
+        assert isinstance(whole, Run)
+        assert run.metrics["test"] == whole.metrics["test"]
 
     def test_the_order_in_which_cells_run_does_not_matter(self, write: Write, data: Path, tmp_path: Path) -> None:
         grid = list(cells(read_spec(write(baselines=["ease"]))))
