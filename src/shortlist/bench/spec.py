@@ -183,6 +183,9 @@ def _check(spec: Spec, owner: str) -> None:
         if len(set(values)) < len(values):
             raise InputError(f"{owner}: {axis}: expected each once, received {', '.join(map(str, values))}")
     _check_names(spec, owner)
+    for name, variant in spec.variants.items():
+        if "variant" in variant.when:  # it is what the rule is to make
+            raise InputError(f"{owner}: variants.{name}.when: expected dataset, model or loss, received variant")
     for rule in [*spec.variants.values(), *spec.settings]:
         _check_rule(rule, spec, owner)
     if spec.published is not None:
