@@ -12,7 +12,7 @@ import pytest
 from command import Command
 from shortlist.bench import Bench, Cell, Failure, cells, most_epochs, read_spec, seconds_of_epoch, summarise, work
 from shortlist.bench.runner import FAILED, LOCKS
-from shortlist.bench.standing import standing
+from shortlist.bench.standing import standing, stopped
 from shortlist.data.public_sets import SETS
 from shortlist.errors import InputError, Interrupted, Unwritable, UnwritablePlace
 from shortlist.runs import CHECKPOINT, FILES, Busy, Run, open_run, read_log
@@ -431,26 +431,42 @@ class TestPlaces:
 class TestStanding:
     def test_from_waiting_to_done(self, write: Write, data: Path, tmp_path: Path) -> None:
         bench, (cell, other, *_) = Bench(tmp_path / "out", data), cells(read_spec(write()))
-        assert standing(bench, cell, "ndcg@5", 0.0).state == "waiting"
+        assert standing(bench, cell, "ndcg@5").state == "waiting"
         path = bench.path(cell)
         with held(bench.lock(path)):
-            assert standing(bench, cell, "ndcg@5", 0.0).state == "running"
+            assert standing(bench, cell, "ndcg@5").state == "running"
             path.mkdir()
             lines = '{"epoch": 1, "loss": 2.0, "valid ndcg": 0.25}\n{"epoch": 2, "loss": 1.0}\n{"epoch": 3, "lo'
             (path / "log.jsonl").write_text(lines)
-            now = standing(bench, cell, "ndcg@5", 0.0)
+            now = standing(bench, cell, "ndcg@5")
             assert (now.state, now.epoch, now.validation) == ("running", 2, 0.25)
-            assert standing(bench, cell, "ndcg@5", 4e9).state == "waiting"  # left from an earlier time
+            os.utime(bench.lock(path), (0, 0))  # whoever comes later sees it, too
+            assert standing(bench, cell, "ndcg@5").state == "running"
+        assert standing(bench, cell, "ndcg@5").state == "waiting"  # left by somebody
         (path / "log.jsonl").unlink()
         run = bench.run(cell)
         assert isinstance(run, Run)
-        done = standing(bench, cell, "ndcg@5", 0.0)
+        done = standing(bench, cell, "ndcg@5")
         assert (done.state, done.value) == ("done", run.metrics["test"]["ndcg@5"])
         assert [line["epoch"] for line in read_log(path)] == [1, 2, 3, 4]
         bench.path(other).mkdir()
         (bench.path(other) / FAILED).write_text('{"reason": "why"}')
-        failed = standing(bench, other, "ndcg@5", 0.0)
+        failed = standing(bench, other, "ndcg@5")
         assert (failed.state, failed.reason) == ("failed", "why")
+
+    def test_what_was_under_way_when_a_command_was_stopped(self, write: Write, data: Path, tmp_path: Path) -> None:
+        bench, grid = Bench(tmp_path / "out", data), list(cells(read_spec(write())))
+        bench.run(grid[0])
+        locks = [bench.lock(bench.path(cell)) for cell in grid]
+        for lock in locks[1:]:
+            lock.mkdir()
+        os.utime(locks[1], (50, 50))  # by an earlier command
+        bench.path(grid[2]).mkdir()
+        (bench.path(grid[2]) / "log.jsonl").write_text('{"epoch": 3, "loss": 1.0}\n')
+        with held(locks[3]):  # another process is at it, and goes on
+            assert stopped(bench, grid, 100.0) == f"stopped with 1 of 4 cells done, in {grid[2]} after epoch 3"
+        said = f"stopped with 0 of 2 cells done, in {grid[2]} after epoch 3, {grid[3]}"
+        assert stopped(bench, grid[2:], 100.0) == said
 
     def test_an_epoch_is_timed_without_a_trace(self, write: Write, data: Path, tmp_path: Path) -> None:
         bench = Bench(tmp_path / "out", data)
