@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 import shortlist
-from shortlist.losses import SL
+from shortlist.losses import SL, registry
 from training.toys import training
 
 SOURCE = Path(shortlist.__file__).parents[1]
@@ -40,6 +40,10 @@ def test_a_long_epoch_is_cut_and_scaled(benchmark: ModuleType) -> None:
     assert took > 0
     assert run.progress.epoch == 1
     assert benchmark.epoch_seconds(run, 60.0)[1] == 1.0
+
+
+def test_what_is_published_is_of_losses_that_there_are(benchmark: ModuleType) -> None:
+    assert set(benchmark.PUBLISHED) <= set(registry)
 
 
 def test_it_prints_one_object_and_writes_a_page(tmp_path: Path, clicks: Path) -> None:
