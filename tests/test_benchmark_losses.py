@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -14,6 +13,7 @@ from types import ModuleType
 import pytest
 
 import shortlist
+from scripts import imported
 from shortlist.losses import SL, registry
 from training.toys import training
 
@@ -23,14 +23,8 @@ SCRIPT = SOURCE.parent / "benchmarks" / "losses.py"
 
 @pytest.fixture(scope="module")
 def benchmark() -> Iterator[ModuleType]:
-    sys.path.append(str(SCRIPT.parent))
-    spec = importlib.util.spec_from_file_location("benchmark_of_losses", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    sys.path.remove(str(SCRIPT.parent))
+    with imported(SCRIPT) as module:
+        yield module
 
 
 def test_a_long_epoch_is_cut_and_scaled(benchmark: ModuleType) -> None:
