@@ -48,7 +48,6 @@ TOP = 0.05
 
 PUBLISHED: dict[str, dict[str, str]] = {
     "lambdaloss_at_k": {"times_sl": "60; 13 and 62 (of SL@20)", "top_share": "> 90 %"},
-    "lambdaloss_at_k_sampled": {"times_sl": "3 and 4.5 (of SL@20)"},
     "song_at_k": {"top_share": "> 90 %"},
     "slatk": {"top_share": "< 15 %"},
 }

@@ -2,8 +2,9 @@
 
     python benchmarks/published.py [--only NAME…] [--seeds 0,1,2] [--runs FOLDER] [--write docs/results]
 
-Each cell is a run folder: stop at any moment and start again, and only what is missing is computed. Needs the data sets
-beside the project (or where SHORTLIST_DATA points); what is not there is skipped and said.
+Each cell is a run folder: stop at any moment and start again, and only what is missing is computed. A run that was made
+before its preset changed is refused before anything is trained: its figures are not those of the preset. Needs the data
+sets beside the project (or where SHORTLIST_DATA points); what is not there is skipped and said.
 """
 
 from __future__ import annotations
@@ -14,30 +15,54 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from _common import DATA, parser, show
 from shortlist.data import LoadOptions, load
 from shortlist.errors import InputError
-from shortlist.runs import CHECKPOINT, PRESETS, Preset, Run, fit, open_run, plan
+from shortlist.runs import CHECKPOINT, PRESETS, Plan, Run, difference, fit, open_run, plan
+from shortlist.runs.experiment import with_temperature
 
+PROTOCOL: Literal["irbenchmark"] = "irbenchmark"
 HEAD = ("preset", "metric", "published", "mean", "deviation", "ratio", "values", "epochs", "seconds")
+
+
+def finished(name: str, seed: int, folder: Path) -> Run | None:
+    """The run of one preset and seed, if there is one; one that was made otherwise than the preset says is refused."""
+    try:
+        run = open_run(folder)
+    except InputError:
+        return None
+    chosen = steps = planned(name)
+    if steps.tau_is_open:  # what was found stands for it
+        chosen = with_temperature(steps, run.config.get("loss", {}).get("tau"))
+    asked = {"model": {"name": chosen.model_name, **chosen.model.settings()}, **chosen.config()}
+    asked = json.loads(json.dumps({**asked, "protocol": PROTOCOL, "seed": seed}))
+    made = {section: run.config[section] for section in asked if section in run.config}
+    other = difference(asked, made, tau_is_open=steps.tau_is_open)
+    if other is not None:
+        expected = f"a run of the preset {name} as it is now"
+        raise InputError(f"{folder}: expected {expected}, received another one (remove it to train anew): {other}")
+    return run
+
+
+def planned(name: str) -> Plan:
+    """What a preset says."""
+    preset = PRESETS[name]
+    return plan(preset.model, preset.loss, preset.k, values=preset.settings)
 
 
 def cell(name: str, seed: int, folder: Path) -> Run:
     """The run of one preset and seed: as it was left, from where it stopped, or from the start."""
-    chosen = PRESETS[name]
-    try:
-        return open_run(folder)
-    except InputError:
-        resume = (folder / CHECKPOINT).is_file()
-    options = LoadOptions(protocol="irbenchmark", seed=seed)
-    split = load(DATA / chosen.data, options)
-    config = {"data": {"source": chosen.data, **options.settings()}, "protocol": options.protocol, "seed": seed}
-    steps = plan(chosen.model, chosen.loss, chosen.k, values=chosen.settings)
-    return fit(steps, split, folder, config=config, resume=resume).run
+    run = finished(name, seed, folder)
+    if run is not None:
+        return run
+    source, options = PRESETS[name].data, LoadOptions(protocol=PROTOCOL, seed=seed)
+    split = load(DATA / source, options)
+    config = {"data": {"source": source, **options.settings()}, "protocol": options.protocol, "seed": seed}
+    return fit(planned(name), split, folder, config=config, resume=(folder / CHECKPOINT).is_file()).run
 
 
 def summary(name: str, runs: list[Run]) -> list[dict[str, Any]]:
@@ -135,21 +160,28 @@ def main() -> None:
     arguments.add_argument("--only", nargs="*", default=sorted(PRESETS), help="some presets")
     arguments.add_argument("--seeds", default="0,1,2")
     arguments.add_argument("--runs", type=Path, default=Path("runs/published"), help="where the run folders are")
-    arguments.add_argument("--write", type=Path, help="folder for published.md, published.json and curves.svg")
+    arguments.add_argument(
+        "--write", type=Path, help="folder for published.md, published.json and published-curves.svg"
+    )
     chosen = arguments.parse_args()
     torch.set_num_threads(chosen.threads)
     seeds = [int(seed) for seed in chosen.seeds.split(",")]
     rows: list[dict[str, Any]] = []
     runs: dict[str, list[Run]] = {}
+    folders: dict[str, dict[int, Path]] = {}
     for name in chosen.only:
-        preset: Preset = PRESETS[name]
-        if not (DATA / preset.data).exists():
-            print(f"skipped {name}: {preset.data} is not here", file=sys.stderr)
+        if not (DATA / PRESETS[name].data).exists():
+            print(f"skipped {name}: {PRESETS[name].data} is not here", file=sys.stderr)
             continue
-        runs[name] = [cell(name, seed, chosen.runs / f"{name}-{seed}") for seed in seeds]
-        rows += summary(name, runs[name])
+        folders[name] = {seed: chosen.runs / f"{name}-{seed}" for seed in seeds}
+        for seed, folder in folders[name].items():
+            finished(name, seed, folder)  # what is refused is so before anything is trained
+    for name, by_seed in folders.items():
+        runs[name] = [cell(name, seed, folder) for seed, folder in by_seed.items()]
+        told = summary(name, runs[name])
+        rows += told
         if not chosen.json:
-            for row in rows[-len(preset.published) :]:
+            for row in told:
                 show(row, False)
                 print()
     if chosen.json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -14,7 +13,8 @@ from types import ModuleType
 import pytest
 
 import shortlist
-from shortlist.losses import SL
+from scripts import imported
+from shortlist.losses import SL, registry
 from training.toys import training
 
 SOURCE = Path(shortlist.__file__).parents[1]
@@ -23,14 +23,8 @@ SCRIPT = SOURCE.parent / "benchmarks" / "losses.py"
 
 @pytest.fixture(scope="module")
 def benchmark() -> Iterator[ModuleType]:
-    sys.path.append(str(SCRIPT.parent))
-    spec = importlib.util.spec_from_file_location("benchmark_of_losses", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    sys.path.remove(str(SCRIPT.parent))
+    with imported(SCRIPT) as module:
+        yield module
 
 
 def test_a_long_epoch_is_cut_and_scaled(benchmark: ModuleType) -> None:
@@ -40,6 +34,10 @@ def test_a_long_epoch_is_cut_and_scaled(benchmark: ModuleType) -> None:
     assert took > 0
     assert run.progress.epoch == 1
     assert benchmark.epoch_seconds(run, 60.0)[1] == 1.0
+
+
+def test_what_is_published_is_of_losses_that_there_are(benchmark: ModuleType) -> None:
+    assert set(benchmark.PUBLISHED) <= set(registry)
 
 
 def test_it_prints_one_object_and_writes_a_page(tmp_path: Path, clicks: Path) -> None:

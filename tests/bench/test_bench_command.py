@@ -24,6 +24,7 @@ from shortlist.cli.bench_live import standings, table
 from shortlist.cli.output import in_words
 from shortlist.errors import Unwritable
 from shortlist.runs import CHECKPOINT
+from shortlist.runs.folder import held
 
 Write = Callable[..., Path]
 
@@ -558,22 +559,21 @@ class TestLive:
         ):
             bench.path(grid[number]).mkdir()
             (bench.path(grid[number]) / file).write_text(text)
-        bench.lock(bench.path(grid[2])).mkdir()
 
-        now = standings(bench, grid, "ndcg@5", 0.0)
+        now = standings(bench, grid, "ndcg@5")
 
         def drawn(height: int) -> str:
             console = Console(width=150, record=True, file=io.StringIO())
             console.print(table(spec, now(), published_figures(spec), height))
             return console.export_text()
 
-        text = drawn(30)
+        with held(bench.lock(bench.path(grid[2]))):  # as another process would
+            text, small = drawn(30), drawn(3)
         assert "Small: 1 done, 1 failed, 1 running, 9 waiting" in text
         assert re.search(r"✓ +clicks.csv mf sl seed 0 +0\.\d{4} +0\.\d{4}", text)
         assert re.search(r"✗ +clicks.csv mf bpr seed 0 +0\.0940 +it fell", text)
         assert re.search(r"▶ +clicks.csv mf sl seed 1 .* epoch 2/4  validation 0\.5000", text)
         assert re.search(r"· +clicks.csv mf bpr seed 5", text)
-        small = drawn(3)
         assert "clicks.csv mf sl seed 1" in small
         assert "seed 5" not in small
         (bench.path(grid[0]) / "metrics.json").unlink()

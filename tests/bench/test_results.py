@@ -126,6 +126,18 @@ class TestSummary:
         spec = spec_of(published={"table": "slatk_table03_ndcg_varying_k", "names": {**names, "slatk": "nothing"}})
         assert summarise(spec, results_of(spec, drawn))[1].published is None
 
+    def test_a_variant_that_is_not_named_has_no_published_figure(self) -> None:
+        """That of the plain loss is of other settings."""
+        variants = {name: {"when": {"loss": "sl"}, "set": {"loss.tau": tau}} for name, tau in (("a", 0.1), ("b", 0.3))}
+        names = {"d": "Health", "mf": "MF", "sl": "SL", "sl/b": "SL", "bpr": "BPR"}
+        spec = spec_of(variants=variants, published={"table": "slatk_table03_ndcg_varying_k", "names": names})
+        figure = published_figures(spec)
+        found = {cell.label: figure(cell, "ndcg@5") for cell in cells(spec)}
+        plain = spec_of(published={"table": "slatk_table03_ndcg_varying_k", "names": names})
+        sl = published_figures(plain)(next(cells(plain)), "ndcg@5")
+        assert sl is not None
+        assert found == {"sl/a": None, "sl/b": sl, "slatk": None, "bpr": 0.0940}
+
     def test_published_rows_are_told_apart_by_any_column(self) -> None:
         """Clean and noisy data are one dataset in the paper, with a column of its own that tells which."""
         spec = read_spec("llpauc-table5")

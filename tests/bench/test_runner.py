@@ -12,11 +12,12 @@ import pytest
 from command import Command
 from shortlist.bench import Bench, Cell, Failure, cells, most_epochs, read_spec, seconds_of_epoch, summarise, work
 from shortlist.bench.runner import FAILED, LOCKS
-from shortlist.bench.standing import standing
+from shortlist.bench.standing import standing, stopped
 from shortlist.data.public_sets import SETS
 from shortlist.errors import InputError, Interrupted, Unwritable, UnwritablePlace
 from shortlist.runs import CHECKPOINT, FILES, Busy, Run, open_run, read_log
 from shortlist.runs.folder import held
+from shortlist.training import Training
 
 Write = Callable[..., Path]
 
@@ -108,6 +109,42 @@ class TestRunning:
         assert counts["noisy", 0] > 1.4 * counts["clean", 0]
         assert runs["clean", 0].split.train.indices.tolist() != runs["clean", 1].split.train.indices.tolist()
         assert runs["noisy", 1].config["data"]["noise"] == 0.5
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"training.checkpoint_every": 7},
+            {"training.metric": "ndcg@5"},
+            {"training.pilot": 3},
+            {"data.core": 1},
+            {"data.test_share": 0.3},  # which rounds to as many
+        ],
+        ids=str,
+    )
+    def test_a_cell_goes_on_from_its_checkpoint_under_settings_that_decide_nothing(
+        self, write: Write, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+    ) -> None:
+        set_tau = {"set": {"loss.tau": 0.2}}
+        bench, cell = Bench(tmp_path / "out", data), first(write(settings=(set_tau,)))
+        whole = Bench(tmp_path / "whole", data).run(cell)
+        epoch, begun = Training.epoch, []
+
+        def stops_in_the_third(self: Training, *told: Any) -> None:
+            begun.append(self.progress.epoch + 1)
+            if len(begun) == 3:
+                raise KeyboardInterrupt
+            epoch(self, *told)
+
+        monkeypatch.setattr(Training, "epoch", stops_in_the_third)
+        with pytest.raises(Interrupted, match="stopped in epoch 3"):
+            bench.run(cell)
+        changed = first(write(settings=(set_tau, {"set": change})))
+        assert bench.path(changed) == bench.path(cell)
+        run = bench.run(changed)
+        assert begun == [1, 2, 3, 3, 4]
+        assert isinstance(run, Run)
+        assert isinstance(whole, Run)
+        assert run.metrics["test"] == whole.metrics["test"]
 
     def test_the_order_in_which_cells_run_does_not_matter(self, write: Write, data: Path, tmp_path: Path) -> None:
         grid = list(cells(read_spec(write(baselines=["ease"]))))
@@ -394,26 +431,42 @@ class TestPlaces:
 class TestStanding:
     def test_from_waiting_to_done(self, write: Write, data: Path, tmp_path: Path) -> None:
         bench, (cell, other, *_) = Bench(tmp_path / "out", data), cells(read_spec(write()))
-        assert standing(bench, cell, "ndcg@5", 0.0).state == "waiting"
+        assert standing(bench, cell, "ndcg@5").state == "waiting"
         path = bench.path(cell)
         with held(bench.lock(path)):
-            assert standing(bench, cell, "ndcg@5", 0.0).state == "running"
+            assert standing(bench, cell, "ndcg@5").state == "running"
             path.mkdir()
             lines = '{"epoch": 1, "loss": 2.0, "valid ndcg": 0.25}\n{"epoch": 2, "loss": 1.0}\n{"epoch": 3, "lo'
             (path / "log.jsonl").write_text(lines)
-            now = standing(bench, cell, "ndcg@5", 0.0)
+            now = standing(bench, cell, "ndcg@5")
             assert (now.state, now.epoch, now.validation) == ("running", 2, 0.25)
-            assert standing(bench, cell, "ndcg@5", 4e9).state == "waiting"  # left from an earlier time
+            os.utime(bench.lock(path), (0, 0))  # whoever comes later sees it, too
+            assert standing(bench, cell, "ndcg@5").state == "running"
+        assert standing(bench, cell, "ndcg@5").state == "waiting"  # left by somebody
         (path / "log.jsonl").unlink()
         run = bench.run(cell)
         assert isinstance(run, Run)
-        done = standing(bench, cell, "ndcg@5", 0.0)
+        done = standing(bench, cell, "ndcg@5")
         assert (done.state, done.value) == ("done", run.metrics["test"]["ndcg@5"])
         assert [line["epoch"] for line in read_log(path)] == [1, 2, 3, 4]
         bench.path(other).mkdir()
         (bench.path(other) / FAILED).write_text('{"reason": "why"}')
-        failed = standing(bench, other, "ndcg@5", 0.0)
+        failed = standing(bench, other, "ndcg@5")
         assert (failed.state, failed.reason) == ("failed", "why")
+
+    def test_what_was_under_way_when_a_command_was_stopped(self, write: Write, data: Path, tmp_path: Path) -> None:
+        bench, grid = Bench(tmp_path / "out", data), list(cells(read_spec(write())))
+        bench.run(grid[0])
+        locks = [bench.lock(bench.path(cell)) for cell in grid]
+        for lock in locks[1:]:
+            lock.mkdir()
+        os.utime(locks[1], (50, 50))  # by an earlier command
+        bench.path(grid[2]).mkdir()
+        (bench.path(grid[2]) / "log.jsonl").write_text('{"epoch": 3, "loss": 1.0}\n')
+        with held(locks[3]):  # another process is at it, and goes on
+            assert stopped(bench, grid, 100.0) == f"stopped with 1 of 4 cells done, in {grid[2]} after epoch 3"
+        said = f"stopped with 0 of 2 cells done, in {grid[2]} after epoch 3, {grid[3]}"
+        assert stopped(bench, grid[2:], 100.0) == said
 
     def test_an_epoch_is_timed_without_a_trace(self, write: Write, data: Path, tmp_path: Path) -> None:
         bench = Bench(tmp_path / "out", data)

@@ -67,6 +67,10 @@ class TestReading:
             ({"settings": [{"set": {}, "when": {"variant": "x"}}]}, "unknown variant 'x'"),
             ({"variants": {"a": {"loss.tau": 1, "lss.tau": 1}}}, "unknown key 'lss.tau'"),
             ({"variants": {"a": {"set": {}, "wen": {}}}}, "grid.yaml: variants.a: unknown key 'wen'"),
+            (
+                {"variants": {"a": {}, "b": {"when": {"variant": "a"}, "set": {"loss.tau": 1}}}},
+                "grid.yaml: variants.b.when: expected dataset, model or loss, received variant",
+            ),
             ({"variants": ["a"]}, "grid.yaml: variants: expected a valid dictionary"),
             (
                 {"variants": {5: {"loss.tau": 1}}},

@@ -2,13 +2,17 @@
 
 import json
 import re
+from html import escape
 from pathlib import Path
 
 import pytest
 
 from command import Answer, Command
+from shortlist.bench import Row
+from shortlist.bench.results import HEAD
 from shortlist.cli import run
 from shortlist.cli.output import print_json
+from shortlist.metrics import SURE, p_text
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +44,21 @@ def test_a_page_that_needs_nothing_else(shortlist: Command, ease: Path, populari
     out = tmp_path / "page.html"
     assert f"Page: {out}" in shortlist("compare", ease, popularity, "--out", out).out
     check_page(out.read_text(), pictures=2)
+
+
+@pytest.mark.parametrize("p", [0.5, 0.0499, 0.00001])
+def test_p_values_are_told_alike_everywhere(
+    p: float, ease: Path, popularity: Path, tmp_path: Path, shortlist: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shortlist.metrics.comparison.holm", lambda raw: [p for _ in raw])
+    page = tmp_path / "page.html"
+    told = shortlist("compare", ease, popularity, "--out", page).out
+    shown = page.read_text()
+    row = Row("d", "mf", "sl", "", "ndcg@20", None, {}, 0.0, p=p)
+    assert row.texts()[HEAD.index("p")] == p_text(p)
+    assert told.count(p_text(p)) == 2  # of both tests
+    assert shown.count(f">{escape(p_text(p))}<") == 2
+    assert len(re.findall(rf'class="[^"]*\bmark\b[^"]*"[^>]*>{escape(p_text(p))}<', shown)) == 2 * (p < SURE)
 
 
 def check_page(html: str, pictures: int) -> None:

@@ -214,8 +214,8 @@ class TestBadResumes:
             ("--set optimizer.lr=0.01", "optimizer.lr: expected 0.05, received 0.01"),
             ("--set training.epochs=7", "training.epochs: expected 6, received 7"),
             ("--seed 1", "data.seed: expected 0, received 1"),
-            ("--protocol irbenchmark", "data.protocol: expected 'shortlist', received 'irbenchmark'"),
-            ("--test-share 0.3", "data.test_share: expected 0.2, received 0.3"),
+            ("--protocol irbenchmark", "protocol: expected 'shortlist', received 'irbenchmark'"),
+            ("--test-share 0.5", "data.test_share: expected 0.2, received 0.5"),
         ],
     )
     def test_other_settings(self, shortlist: Command, stopped: tuple[Path, Path], given: str, said: str) -> None:
@@ -224,6 +224,28 @@ class TestBadResumes:
         answer = shortlist(*words(table, out, "--resume"), *given.split())
         says(answer, 2, f"{out / CHECKPOINT}: made with other data or settings: {said}")
         assert files(out) == before
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            "--set training.checkpoint_every=7",
+            "--set training.metric=ndcg@10",
+            "--set training.pilot=3 --set loss.tau=0.2",
+            "--core 1",
+            "--test-share 0.3",  # which rounds to as many
+        ],
+    )
+    def test_settings_that_leave_the_result_as_it_is(
+        self, shortlist: Command, stopped: tuple[Path, Path], given: str
+    ) -> None:
+        table, out = stopped
+        answer = shortlist(*words(table, out, "--resume"), *given.split())
+        assert (answer.code, answer.err) == (0, "")
+
+    def test_another_search_for_the_temperature(self, shortlist: Command, stopped: tuple[Path, Path]) -> None:
+        table, out = stopped
+        answer = shortlist(*words(table, out, "--resume"), *settings("training.pilot=3"))
+        says(answer, 2, "made with other data or settings: training.pilot: expected 0, received 3")
 
     def test_other_data(self, shortlist: Command, stopped: tuple[Path, Path], ease: Path) -> None:
         table, out = stopped

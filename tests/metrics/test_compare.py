@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from shortlist.errors import InputError
-from shortlist.metrics import compare, holm
+from shortlist.metrics import compare, holm, p_text
 
 METRIC = "ndcg@20"
 
@@ -97,3 +97,10 @@ def test_runs_that_cannot_be_compared_are_named(frames: dict[str, pl.DataFrame],
 def test_a_level_must_be_one() -> None:
     with pytest.raises(InputError, match=r"compare\.level"):
         compare({"one": frame([0.1, 0.2]), "two": frame([0.1, 0.3])}, METRIC, level=95)
+
+
+@pytest.mark.parametrize(
+    ("p", "text"), [(1.0, "1.0000"), (0.0496, "0.0496"), (0.0001, "0.0001"), (0.0000999, "< 0.0001"), (0.0, "< 0.0001")]
+)
+def test_p_values_for_people(p: float, text: str) -> None:
+    assert p_text(p) == text

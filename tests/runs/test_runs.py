@@ -1,5 +1,6 @@
 """Run folders: whole or not there, and honest about what is wrong with them."""
 
+import fcntl
 import json
 import os
 import resource
@@ -21,6 +22,7 @@ from shortlist.errors import InputError, ShortlistError
 from shortlist.models import EASE, registry
 from shortlist.runs import (
     FILES,
+    Busy,
     Ids,
     Run,
     check_target,
@@ -32,6 +34,7 @@ from shortlist.runs import (
     plan,
     write_run,
 )
+from shortlist.runs.folder import held, is_held
 
 SOURCE = str(Path(shortlist.__file__).parents[1])
 FOLDER_MODULE = str(Path(shortlist.__file__).parent / "runs" / "folder.py")
@@ -165,6 +168,26 @@ class TestTargets:
         ):
             check_target(tmp_path / "deep" / "run")
         assert list(tmp_path.iterdir()) == []
+
+
+class TestHolding:
+    def test_whether_somebody_holds_a_folder(self, tmp_path: Path) -> None:
+        lock = tmp_path / "lock"
+        assert not is_held(lock)
+        assert not lock.exists()  # to look leaves nothing
+        with held(lock):
+            assert is_held(lock)
+            assert is_held(lock)  # nor does it take anything
+            with pytest.raises(Busy, match="expected a run that nobody trains"), held(lock):
+                pass
+        assert not is_held(lock)
+
+    def test_to_look_holds_nobody_off(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        look = os.open(tmp_path, os.O_RDONLY)
+        fcntl.flock(look, fcntl.LOCK_SH)
+        monkeypatch.setattr("shortlist.runs.folder.sleep", lambda seconds: os.close(look))  # it is over by then
+        with held(tmp_path):
+            assert is_held(tmp_path)
 
 
 @contextmanager

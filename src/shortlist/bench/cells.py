@@ -15,7 +15,7 @@ from shortlist.errors import InputError, unknown
 from shortlist.losses import registry as losses
 from shortlist.models import registry as models
 from shortlist.parameters import Configured
-from shortlist.runs import FORMAT, SECTIONS, Plan, plan
+from shortlist.runs import FORMAT, SECTIONS, Plan, deciding, plan
 from shortlist.training import OptimizerSettings, TrainingSettings
 
 PROTOCOL = "irbenchmark"
@@ -96,7 +96,7 @@ class Cell:
         """
         chosen, options = self.plan(), self.data_options()
         content = {
-            **_what_decides(chosen),
+            **deciding(chosen.config(), tau_is_open=chosen.tau_is_open),
             "format": FORMAT,
             "model": {"name": self.model, **chosen.model.settings()},
             "tau is open": chosen.tau_is_open,
@@ -108,17 +108,6 @@ class Cell:
         words = "-".join(word for word in (self.dataset, self.model, self.loss) if word)
         name = re.sub(r"[^\w.@=+-]+", "_", words).encode()[:150].decode(errors="ignore")  # what every file system takes
         return f"{name}-seed{self.seed}-{key}"
-
-
-def _what_decides(chosen: Plan) -> dict[str, Any]:
-    """The configuration without what leaves the result as it is, so that one training has one key in every grid."""
-    config = chosen.config()
-    if chosen.loss is None:
-        return config
-    idle = {"checkpoint_every", *(() if chosen.tau_is_open else ("pilot",))}
-    training = {name: value for name, value in config["training"].items() if name not in idle}
-    metric, k = chosen.decides()
-    return {**config, "training": {**training, "metric": f"{metric}@{k}"}}
 
 
 def cells(spec: Spec) -> Iterator[Cell]:

@@ -17,6 +17,9 @@ TABLES: tuple[str, ...] = tuple(sorted(entry.name.removesuffix(".csv") for entry
 _METRICS = {"ndcg": "NDCG", "recall": "Recall", "hit_rate": "Hit", "mrr": "MRR"}
 """How the papers call our metrics."""
 
+_UNITS = {None: 1, "%": 100, "s": 1}
+"""What figures are divided by, by their unit: shares are told as such, or in percent; seconds stay as they are."""
+
 
 class Published:
     """One published table with figures by dataset, backbone, loss and metric.
@@ -24,6 +27,8 @@ class Published:
     >>> table = Published("slatk_table02_top20")
     >>> table.value({"dataset": "Health", "backbone": "MF", "loss": "SL@20"}, "ndcg@20")
     0.139
+
+    A column ``unit`` may say that figures are percentages; what is told is always the share.
     """
 
     def __init__(self, table: str, where: Mapping[str, str] | None = None) -> None:
@@ -34,15 +39,18 @@ class Published:
         if not {"metric", "k", "value"} <= set(frame.columns):
             raise InputError(f"published: expected a table of measured figures, received {table}")
         self._rows = [row for row in frame.iter_rows(named=True) if self._agrees(row, where or {})]
+        for row in self._rows:
+            if (unit := row.get("unit")) not in _UNITS:
+                raise InputError(f"published: {table}: expected figures in %, s or no unit, received {unit!r}")
 
     def value(self, where: Mapping[str, str], metric: str) -> float | None:
         """The figure of a metric such as ``ndcg@20`` in the row that agrees with ``where``, if the table has one."""
         name, _, k = metric.partition("@")
         cell = {**where, "metric": _METRICS.get(name, name), "k": k}
-        found = [row["value"] for row in self._rows if self._agrees(row, cell)]
+        found = [float(row["value"]) / _UNITS[row.get("unit")] for row in self._rows if self._agrees(row, cell)]
         if len(found) > 1:
             raise InputError(f"published: expected one figure of {self.table} for {cell}, received {len(found)}")
-        return float(found[0]) if found else None
+        return found[0] if found else None
 
     def knows(self, where: Mapping[str, str]) -> bool:
         """Whether any row agrees."""

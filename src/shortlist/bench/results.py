@@ -11,8 +11,9 @@ from typing import Any
 from shortlist.bench.cells import Cell
 from shortlist.bench.published import Published
 from shortlist.bench.runner import Failure, Result
-from shortlist.bench.significance import SURE, p_values
+from shortlist.bench.significance import p_values
 from shortlist.bench.spec import Spec, label_of
+from shortlist.metrics import SURE, p_text
 from shortlist.runs import Run
 
 HEAD = ("dataset", "model", "loss", "metric", "published", "measured", "deviation", "ratio", "p", "valid",
@@ -105,7 +106,7 @@ class Row:
             measured + ("*" if self.is_sure else ""),
             _figure(self.deviation, 4),
             _figure(self.ratio, 3),
-            "" if self.p is None else "< 0.0001" if self.p < 0.0001 else f"{self.p:.4f}",
+            "" if self.p is None else p_text(self.p),
             _figure(self.valid, 4),
             f"{len(self.values)}{failed}",
             f"{self.seconds:.1f}",

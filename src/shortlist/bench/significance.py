@@ -9,9 +9,6 @@ import polars as pl
 from shortlist.metrics import compare, holm
 from shortlist.runs import Run
 
-SURE = 0.05
-"""Corrected p-values below this are taken for a difference."""
-
 Seeds = Mapping[int, Run]
 """The runs of a place by their seed."""
 

@@ -57,9 +57,8 @@ class PublishedFigures(_Strict):
     names: dict[str, str | dict[str, str]] = {}
 
     def columns(self, dataset: str, model: str, loss: str, variant: str) -> dict[str, str]:
-        """What the table's columns say at a place of the grid."""
-        label = label_of(loss, variant)
-        ours = {"dataset": dataset, "backbone": model, "loss": label if label in self.names else loss}
+        """What the table's columns say at a place of the grid. A loss's name says nothing of its variants."""
+        ours = {"dataset": dataset, "backbone": model, "loss": label_of(loss, variant)}
         return {name: text for column, each in ours.items() for name, text in self.named(column, each).items()}
 
     def named(self, column: str, ours: str) -> dict[str, str]:
@@ -184,6 +183,9 @@ def _check(spec: Spec, owner: str) -> None:
         if len(set(values)) < len(values):
             raise InputError(f"{owner}: {axis}: expected each once, received {', '.join(map(str, values))}")
     _check_names(spec, owner)
+    for name, variant in spec.variants.items():
+        if "variant" in variant.when:  # it is what the rule is to make
+            raise InputError(f"{owner}: variants.{name}.when: expected dataset, model or loss, received variant")
     for rule in [*spec.variants.values(), *spec.settings]:
         _check_rule(rule, spec, owner)
     if spec.published is not None:

@@ -23,13 +23,12 @@ def live(folder: Bench, grid: Spec, chosen: Sequence[Cell]) -> Iterator[bool]:
     from rich.live import Live
 
     from shortlist.bench import published_figures
-    from shortlist.bench.standing import since_now
 
     console = Console(stderr=True)
     if not console.is_terminal:
         yield False
         return
-    now = standings(folder, chosen, grid.metrics[0], since_now())
+    now = standings(folder, chosen, grid.metrics[0])
     published = published_figures(grid)
     view = Live(
         get_renderable=lambda: table(grid, now(), published, max(3, console.height - 6)),
@@ -42,16 +41,14 @@ def live(folder: Bench, grid: Spec, chosen: Sequence[Cell]) -> Iterator[bool]:
         yield True
 
 
-def standings(
-    folder: Bench, chosen: Sequence[Cell], metric: str, since: float
-) -> Callable[[], Mapping[Cell, Standing]]:
+def standings(folder: Bench, chosen: Sequence[Cell], metric: str) -> Callable[[], Mapping[Cell, Standing]]:
     """How far each cell is, whenever it is asked for. What has ended is read once, not twice a second."""
     from shortlist.bench.standing import standing
 
     ended: dict[Cell, Standing] = {}
 
     def now() -> Mapping[Cell, Standing]:
-        found = {cell: ended.get(cell) or standing(folder, cell, metric, since) for cell in chosen}
+        found = {cell: ended.get(cell) or standing(folder, cell, metric) for cell in chosen}
         ended.update({cell: each for cell, each in found.items() if each.state in ("done", "failed")})
         return found
 

@@ -74,6 +74,8 @@ def _named(runs: list[Run]) -> dict[str, Run]:
 
 
 def _show(comparison: Comparison, intervals: dict[str, Interval]) -> None:
+    from shortlist.metrics import p_text
+
     drawn = draw(comparison.means, intervals)
     rows = [(name, f"{mean:.4f}", drawn[name]) for name, mean in comparison.means.items()]
     print_table(["run", comparison.metric, "mean and 95 % interval"], rows)
@@ -84,8 +86,8 @@ def _show(comparison: Comparison, intervals: dict[str, Interval]) -> None:
             f"{pair.low:+.4f} … {pair.high:+.4f}",
             f"{pair.effect:+.2f}",
             f"{pair.better:.0%} / {pair.worse:.0%}",
-            _p(pair.t_holm),
-            _p(pair.wilcoxon_holm),
+            p_text(pair.t_holm),
+            p_text(pair.wilcoxon_holm),
         )
         for pair in comparison.pairs
     ]
@@ -115,7 +117,3 @@ def draw(means: Mapping[str, float], intervals: Mapping[str, Interval]) -> dict[
         return "".join(places).ljust(WIDTH)
 
     return {name: line(name) for name in means}
-
-
-def _p(value: float) -> str:
-    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"

@@ -14,7 +14,7 @@ from shortlist.metrics.at_k import (
 )
 from shortlist.metrics.breakdown import by_activity, by_popularity, popularity_bands
 from shortlist.metrics.catalogue import catalogue, coverage, exposure, gini, mean_popularity
-from shortlist.metrics.comparison import Comparison, Pair, compare, holm
+from shortlist.metrics.comparison import SURE, Comparison, Pair, compare, holm, p_text
 from shortlist.metrics.evaluation import KS, Evaluation, evaluate, values_at
 from shortlist.metrics.hits import Hits, find_hits
 from shortlist.metrics.intervals import Interval, bootstrap
@@ -23,6 +23,7 @@ from shortlist.metrics.pairwise import Standing, auc, llpauc, opauc
 __all__ = [
     "AT_K",
     "KS",
+    "SURE",
     "Comparison",
     "Evaluation",
     "Hits",
@@ -50,6 +51,7 @@ __all__ = [
     "mrr",
     "ndcg",
     "opauc",
+    "p_text",
     "pair_recall",
     "popularity_bands",
     "precision",

@@ -14,6 +14,9 @@ from scipy import stats
 from shortlist.data import FloatArray
 from shortlist.errors import InputError, unknown
 
+SURE = 0.05
+"""Corrected p-values below this are taken for a difference, and marked."""
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -88,6 +91,15 @@ def compare(frames: Mapping[str, pl.DataFrame], metric: str, *, level: float = 0
     )
     means = {name: float(value_U.mean()) for name, value_U in zip(names, value_RU, strict=True)}
     return Comparison(metric, n_users, n_seen - n_users, level, means, pairs)
+
+
+def p_text(p: float) -> str:
+    """A p-value for people, as all tables have it.
+
+    >>> p_text(0.0123), p_text(3e-9)
+    ('0.0123', '< 0.0001')
+    """
+    return "< 0.0001" if p < 0.0001 else f"{p:.4f}"
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -11,8 +11,8 @@ import polars as pl
 
 from shortlist.bench import Cell, Result, Row, Spec
 from shortlist.bench.results import HEAD, MEASURED, NUMBERS
-from shortlist.bench.significance import SURE
 from shortlist.bench.tables import notes_of
+from shortlist.metrics import SURE
 from shortlist.report.drawing import at_k
 from shortlist.report.page import Cell as TableCell
 from shortlist.report.page import Figure, Page, Section, Table

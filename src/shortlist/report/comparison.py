@@ -6,12 +6,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from shortlist.metrics import Comparison, Interval
+from shortlist.metrics import SURE, Comparison, Interval, p_text
 from shortlist.report.page import Cell, Figure, Page, Section, Table
 from shortlist.report.pictures import dots
-
-SURE = 0.05
-"""Corrected p-values below this are marked."""
 
 
 def comparison_page(comparison: Comparison, intervals: Mapping[str, Interval], models: Mapping[str, str]) -> Page:
@@ -41,7 +38,8 @@ def comparison_page(comparison: Comparison, intervals: Mapping[str, Interval], m
 _EXPLANATION = (
     "Each row compares two runs on the same users. The effect is Cohen's d_z: the mean difference over the standard "
     "deviation of the differences. Better and worse are shares of users. p-values are two-sided, of Student's paired t "
-    "and of Wilcoxon's signed ranks, corrected by Holm's method for the number of pairs; those below 0.05 are marked."
+    "and of Wilcoxon's signed ranks, corrected by Holm's method for the number of pairs; those below "
+    f"{SURE} are marked."
 )
 
 
@@ -72,8 +70,8 @@ def _pairs(comparison: Comparison) -> Table:
             _signed(pair.effect, 2),
             f"{pair.better:.1%}",
             f"{pair.worse:.1%}",
-            Cell(_p(pair.t_holm), pair.t_holm < SURE),
-            Cell(_p(pair.wilcoxon_holm), pair.wilcoxon_holm < SURE),
+            Cell(p_text(pair.t_holm), pair.t_holm < SURE),
+            Cell(p_text(pair.wilcoxon_holm), pair.wilcoxon_holm < SURE),
         ]
         for pair in comparison.pairs
     ]
@@ -82,7 +80,3 @@ def _pairs(comparison: Comparison) -> Table:
 
 def _signed(value: float, digits: int = 4) -> str:
     return f"{value:+.{digits}f}".replace("-", "−")
-
-
-def _p(value: float) -> str:
-    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"

@@ -1,8 +1,9 @@
 """Runs: folders that hold a fitted model with all it needs to answer, and what it was measured to do."""
 
 from shortlist.runs.evaluation import Evaluations, checked_ks, default_ks, evaluate_split, known_pairs
-from shortlist.runs.experiment import SECTIONS, Outcome, Plan, Watch, fingerprint, fit, plan
+from shortlist.runs.experiment import SECTIONS, Outcome, Plan, Watch, fit, plan
 from shortlist.runs.folder import CHECKPOINT, Busy, check_target, new_folder, read_log
+from shortlist.runs.identity import deciding, difference, fingerprint
 from shortlist.runs.ids import Ids
 from shortlist.runs.presets import PRESETS, Preset, preset
 from shortlist.runs.recommend import recommend, recommend_to
@@ -29,7 +30,9 @@ __all__ = [
     "Watch",
     "check_target",
     "checked_ks",
+    "deciding",
     "default_ks",
+    "difference",
     "evaluate_split",
     "fingerprint",
     "fit",

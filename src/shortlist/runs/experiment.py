@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +21,12 @@ from shortlist.models import Baseline, Model, Popularity, Trained
 from shortlist.models import registry as models
 from shortlist.runs.evaluation import Evaluations, checked_ks, default_ks, evaluate_split
 from shortlist.runs.folder import CHECKPOINT, MARK, check_target, held, writing
+from shortlist.runs.identity import difference, fingerprint
 from shortlist.runs.pilot import find_temperature
 from shortlist.runs.run import Run, write_run
 from shortlist.runs.telling import About, Sink, Telling, telling
 from shortlist.training import OptimizerSettings, Progress, Training, TrainingSettings
-from shortlist.training.checkpoint import load
+from shortlist.training.checkpoint import Compared, load
 
 SECTIONS = ("model", "loss", "optimizer", "training")
 """What settings belong to: the part before the dot in ``loss.tau``."""
@@ -163,6 +163,7 @@ def fit(
     lengths = lengths_of(chosen, split, ks)
     check_target(out, overwrite=overwrite, resume=resume)
     progress, times = Progress(), dict(seconds or {})
+    compared = partial(difference, tau_is_open=chosen.tau_is_open) if resume else None
     if chosen.tau_is_open and resume:  # it was found before the first checkpoint was written
         chosen = with_temperature(chosen, load(out / CHECKPOINT).facts["identity"].get("loss", {}).get("tau"))
     elif chosen.tau_is_open and split.valid is not None and split.valid.n_pairs:
@@ -180,7 +181,7 @@ def fit(
                 told.begin()
                 chosen.model.fit(split.train, seed=seed)
             else:
-                progress = _train(chosen, split, out, seed, progress, resume, sections, watch, told)
+                progress = _train(chosen, split, out, seed, progress, compared, sections, watch, told)
         times |= {line["event"]: line["seconds"] for line in progress.log if "event" in line}
         times["train"] = progress.seconds or perf_counter() - started
         overwrite = overwrite or (out / CHECKPOINT).is_file()
@@ -300,12 +301,12 @@ def _train(
     out: Path,
     seed: int,
     progress: Progress,
-    resume: bool,
+    compared: Compared | None,
     config: Mapping[str, Any],
     watch: Watch,
     told: Telling,
 ) -> Progress:
-    """Train from a beginning that only the log may tell of, or from a checkpoint."""
+    """Train from a beginning that only the log may tell of, or from a checkpoint that ``compared`` finds alike."""
     training = training_of(chosen, split, seed)
     identity = {
         **config,
@@ -315,8 +316,8 @@ def _train(
     }
     checkpoint = out / CHECKPOINT
     training.progress = progress
-    if resume:
-        training.resume(checkpoint, identity)
+    if compared is not None:
+        training.resume(checkpoint, identity, compared)
     log = out / "log.jsonl"
 
     def after_epoch(progress: Progress) -> None:
@@ -331,15 +332,3 @@ def _train(
         return training.run(
             checkpoint, identity, on_epoch=after_epoch, on_step=lambda share: watch.epoch(training.progress, share)
         )
-
-
-def fingerprint(split: Split) -> str:
-    """A short text that changes with any pair or id."""
-    digest = hashlib.blake2b(digest_size=12)
-    for part in (split.train, split.valid, split.test):
-        if part is not None:
-            digest.update(part.indptr.tobytes())
-            digest.update(part.indices.tobytes())
-    for ids in (split.train.user_ids, split.train.item_ids):
-        digest.update("\n".join(map(str, ids.to_list())).encode())
-    return digest.hexdigest()

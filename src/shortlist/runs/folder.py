@@ -12,12 +12,16 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from shortlist.errors import InputError, Unwritable, UnwritablePlace
 
 MARK, CHECKPOINT = "config.json", "checkpoint.safetensors"
 """The files by which a run is known, finished or not: only a folder that holds one of them is ever overwritten."""
+
+LOOK, LOOKS = 0.01, 3
+"""Seconds for which somebody may look whether a folder is held, and how often that is waited for to hold it."""
 
 
 def check_target(folder: Path, *, overwrite: bool = False, resume: bool = False) -> None:
@@ -116,15 +120,38 @@ def held(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Busy(f"{folder}: expected a run that nobody trains, received one that is in training") from None
-        except OSError:
-            pass
+        if not _takes(descriptor, fcntl.LOCK_EX, LOOKS):
+            raise Busy(f"{folder}: expected a run that nobody trains, received one that is in training")
         yield
     finally:
         os.close(descriptor)
+
+
+def is_held(folder: Path) -> bool:
+    """Whether somebody holds a folder, in this process or in another one. To look is to share it for a moment."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return not _takes(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def _takes(descriptor: int, kind: int, tries: int = 1) -> bool:
+    """Whether a lock can be had, or there are none."""
+    for again in range(tries):
+        if again:
+            sleep(LOOK)
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        except OSError:
+            pass
+        return True
+    return False
 
 
 def _is_free(folder: Path) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from shortlist.errors import InputError, Unwritable
+
+Compared = Callable[[Mapping[str, Any], Mapping[str, Any]], str | None]
+"""In what a saved configuration and a given one differ, in words."""
 
 
 @dataclass(frozen=True)

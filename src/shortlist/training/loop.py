@@ -19,7 +19,7 @@ from shortlist.losses import Loss
 from shortlist.models.base import Trained
 from shortlist.scores import Workspace
 from shortlist.training.batches import Batches, score_table, user_step
-from shortlist.training.checkpoint import Checkpoint, differing, load, save
+from shortlist.training.checkpoint import Checkpoint, Compared, differing, load, save
 from shortlist.training.memory import keep_memory
 from shortlist.training.optimizers import OptimizerSettings, RowAdam
 from shortlist.training.settings import TrainingSettings, batches_for
@@ -223,10 +223,10 @@ class Training:
         save(path, Checkpoint(tensors, {"identity": dict(identity), "progress": vars(self.progress)}))
 
     @torch.no_grad()
-    def resume(self, path: Path, identity: Mapping[str, Any]) -> None:
-        """Take over what :meth:`save` wrote, if it was for the same data and settings."""
+    def resume(self, path: Path, identity: Mapping[str, Any], compared: Compared = differing) -> None:
+        """Take over what :meth:`save` wrote, if it was for the same data and settings, as ``compared`` finds."""
         checkpoint = load(path)
-        difference = differing(checkpoint.facts["identity"], json.loads(json.dumps(dict(identity))))
+        difference = compared(checkpoint.facts["identity"], json.loads(json.dumps(dict(identity))))
         if difference is not None:
             raise InputError(f"{path}: made with other data or settings: {difference}")
         groups: dict[str, dict[str, Tensor]] = {}
