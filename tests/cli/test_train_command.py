@@ -16,7 +16,7 @@ from shortlist.errors import InputError
 from shortlist.models import Trained
 from shortlist.runs import CHECKPOINT, open_run, plan
 from shortlist.runs.folder import held
-from shortlist.runs.pilot import find_temperature
+from shortlist.runs.pilot import find_temperature, trial_epochs
 from shortlist.runs.presets import PRESETS, Preset
 from shortlist.training.checkpoint import load
 from terminal import watched
@@ -363,6 +363,16 @@ class TestTemperature:
         )
         assert told == expected
         assert best == expected[2]
+
+    @pytest.mark.parametrize(
+        ("epochs", "pilot", "expected"), [(400, 6, 250), (400, 300, 300), (40, 6, 40), (40, 300, 40), (5, 6, 5)]
+    )
+    def test_no_trial_is_longer_than_the_training(self, clicks: Path, epochs: int, pilot: int, expected: int) -> None:
+        """With so few people an epoch is one step, of which a trial wants 250."""
+        chosen = plan("mf", "sl", values={"training": {"epochs": epochs, "pilot": pilot}})
+        assert isinstance(chosen.model, Trained)
+        assert chosen.loss is not None
+        assert trial_epochs(chosen.model, chosen.loss, load_data(clicks).train, chosen.training) == expected
 
 
 class TestFailures:

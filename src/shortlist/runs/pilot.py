@@ -20,7 +20,7 @@ FACTORS = (0.25, 0.5, 1.0, 2.0)
 """What is tried, as multiples of the loss's default: what is sharp for one loss is not for another."""
 
 STEPS = 250
-"""How many steps a trial takes at least: on small sets a few epochs show nothing yet."""
+"""How many steps a trial takes at least, if the training has so many: on small sets a few epochs show nothing yet."""
 
 
 def find_temperature(
@@ -34,7 +34,7 @@ def find_temperature(
     seed: int,
     told: Callable[[float, float], None] = lambda tau, value: None,
 ) -> float:
-    """The temperature that reaches the highest validation value within a trial of ``training.pilot`` epochs.
+    """The temperature that reaches the highest validation value within a short trial (:func:`trial_epochs`).
 
     Model and loss are not touched: each trial trains copies of its own, with a learning rate that falls to its end.
     """
@@ -58,5 +58,6 @@ def find_temperature(
 
 
 def trial_epochs(model: Trained, loss: Loss, train: Interactions, training: TrainingSettings) -> int:
-    """How many epochs a trial takes: as many as asked for, or as :data:`STEPS` need."""
-    return max(training.pilot, -(-STEPS // batches_for(model, loss, train, training).steps))
+    """How many epochs a trial takes: as many as asked for, or as :data:`STEPS` need, and never more than training."""
+    needed = -(-STEPS // batches_for(model, loss, train, training).steps)
+    return min(training.epochs, max(training.pilot, needed))
