@@ -1,7 +1,9 @@
 """`shortlist train` with a loss: what it does, and what it says when it cannot."""
 
 import json
+import math
 import re
+from collections.abc import Callable
 from itertools import pairwise, product
 from pathlib import Path
 from typing import NoReturn
@@ -13,6 +15,7 @@ from attempts import contents
 from command import Answer, Command, says
 from shortlist.data import load as load_data
 from shortlist.errors import InputError
+from shortlist.losses import Loss
 from shortlist.models import Trained
 from shortlist.runs import CHECKPOINT, open_run, plan
 from shortlist.runs.folder import held
@@ -342,27 +345,54 @@ class TestTemperature:
 
     @pytest.mark.parametrize(
         ("loss", "expected"),
-        [("sl", [0.05, 0.1, 0.2, 0.4]), ("psl", [0.025, 0.05, 0.1, 0.2]), ("listnet", [0.25, 0.5, 1, 2])],
+        [("sl", [0.2, 0.1, 0.4, 0.05]), ("psl", [0.1, 0.05, 0.2, 0.025]), ("listnet", [1, 0.5, 2, 0.25])],
     )
     def test_trials_are_around_the_default_of_the_loss(
         self, clicks: Path, loss: str, expected: list[float], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("shortlist.runs.pilot.STEPS", 3)
-        chosen, split, told = plan("mf", loss, values={"training": {"pilot": 1}}), load_data(clicks), []
+        best, told = self.found(clicks, loss, lambda tried: -abs(tried - 2.0))  # the third is best
+        assert told == expected
+        assert best == expected[2]
+
+    @pytest.mark.parametrize(
+        ("until", "tried", "best"),
+        [(-1, [], 0.2), (2, [], 0.2), (3, [0.2], 0.2), (6, [0.2, 0.1], 0.1), (11, [0.2, 0.1, 0.4], 0.4)],
+    )
+    def test_when_the_time_is_over_the_best_so_far_is_it(
+        self, clicks: Path, until: float, tried: list[float], best: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A trial takes three steps, each of which takes a second here; each temperature is better than the last."""
+        now = 0.0
+
+        def after_step(loss: Loss, rate: float) -> None:
+            nonlocal now
+            now += 1.0
+
+        monkeypatch.setattr("shortlist.runs.pilot.STEPS", 3)
+        monkeypatch.setattr("shortlist.runs.pilot.monotonic", lambda: now)
+        monkeypatch.setattr("shortlist.losses.Loss.after_step", after_step)
+        assert self.found(clicks, "sl", float, until=until) == (best, tried)
+
+    def found(
+        self, table: Path, loss: str, value: Callable[[int], float], until: float = math.inf
+    ) -> tuple[float, list[float]]:
+        """The temperature that is found where the value depends on how many were tried before, and what was tried."""
+        chosen, split, told = plan("mf", loss, values={"training": {"pilot": 1}}), load_data(table), []
         assert isinstance(chosen.model, Trained)
         assert chosen.loss is not None
         best = find_temperature(
             chosen.model,
             chosen.loss,
             split.train,
-            lambda model: -abs(len(told) - 2.0),  # the third is best
+            lambda model: value(len(told)),
             training=chosen.training,
             optimizer=chosen.optimizer,
             seed=0,
+            until=until,
             told=lambda tau, value: told.append(tau),
         )
-        assert told == expected
-        assert best == expected[2]
+        return best, told
 
     @pytest.mark.parametrize(
         ("epochs", "pilot", "expected"), [(400, 6, 250), (400, 300, 300), (40, 6, 40), (40, 300, 40), (5, 6, 5)]

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from command import Command, says
 from shortlist.errors import InputError
 from shortlist.runs import open_run
-from shortlist.tuning import STUDY
+from shortlist.tuning import STUDY, work
 from shortlist.tuning.tune import WEIGHTS, _value
 from terminal import watched
 
@@ -104,6 +105,24 @@ class TestGood:
             path.unlink()
         out.rmdir()
         says(shortlist(*arguments, "--tune", "1s"), 2, f"{study}: expected no study, received one (--resume goes on")
+
+    @pytest.mark.parametrize("how", [("tune", "--minutes", 0.2), ("train", "--tune", "12s")])
+    def test_the_temperature_is_not_looked_for_longer_than_a_quarter_of_the_time(
+        self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: tuple[object, ...]
+    ) -> None:
+        given, began = [], time.monotonic()
+
+        def found(*_: Any, until: float, **__: Any) -> float:
+            given.append(until)
+            return 0.3
+
+        monkeypatch.setattr("shortlist.runs.experiment.find_temperature", found)
+        monkeypatch.setattr(
+            "shortlist.cli.tune_job._compute", lambda job, study, split, speak: work(study, split, most=1)
+        )
+        arguments = [*words(clicks, tmp_path / "out", "--set", "training.pilot=1", "--json")[1:], *how[1:]]
+        assert shortlist(how[0], *arguments).json["best"]["settings"]["loss.tau"] == 0.3
+        assert began < given[0] < time.monotonic() + 0.25 * 12
 
     @pytest.mark.parametrize("words_of", ["tune", "train"])
     def test_an_interruption(

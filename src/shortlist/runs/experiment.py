@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -241,8 +242,8 @@ def with_temperature(chosen: Plan, tau: float | None) -> Plan:
     return replace(chosen, loss=type(chosen.loss)(**{**chosen.loss.settings(), **given}), tau_is_open=False)
 
 
-def found_temperature(chosen: Plan, split: Split, seed: int) -> float:
-    """The temperature that short trials found best."""
+def found_temperature(chosen: Plan, split: Split, seed: int, until: float = math.inf) -> float:
+    """The temperature that short trials found best, of those that ended before ``time.monotonic()`` said ``until``."""
     assert isinstance(chosen.model, Trained)
     assert chosen.loss is not None
     return find_temperature(
@@ -253,6 +254,7 @@ def found_temperature(chosen: Plan, split: Split, seed: int) -> float:
         training=chosen.training,
         optimizer=chosen.optimizer,
         seed=seed,
+        until=until,
     )
 
 
