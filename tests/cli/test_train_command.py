@@ -175,7 +175,6 @@ class TestBadSettings:
             ("--model ease", "ease: expected no loss or training settings (it has none), received slatk"),
             ("--preset slatk-nowhere", "presets: unknown name 'slatk-nowhere'"),
             ("--seed -1", "LoadOptions.seed"),
-            ("--resume", "run: expected a checkpoint to resume from, received nothing"),
         ],
     )
     def test_one_line_and_nothing_written(
@@ -269,7 +268,7 @@ class TestBadResumes:
         letters = out.with_name("letters")
         letters.mkdir()
         (letters / "dear.txt").write_text("x")
-        says(shortlist(*words(table, letters, "--resume")), 2, "a checkpoint to resume from, received nothing")
+        says(shortlist(*words(table, letters, "--resume")), 2, "a checkpoint to resume from, received other files")
         assert list(files(letters)) == ["dear.txt"]
 
     def test_a_run_that_is_still_in_training(self, shortlist: Command, stopped: tuple[Path, Path]) -> None:
@@ -325,13 +324,19 @@ class TestTemperature:
         assert list(took) == ["load", "pilot", "train", "evaluate"]
         assert {"event": "pilot", "seconds": took["pilot"]} == looked
 
-    def test_an_interruption_of_the_search_leaves_nothing(
+    def test_an_interruption_of_the_search_leaves_nothing_and_can_be_resumed(
         self, shortlist: Command, clicks: Path, tmp_path: Path
     ) -> None:
-        arguments = [*words(clicks, tmp_path / "run"), *settings("training.pilot=1")]
+        look = settings("training.pilot=1")
+        arguments = [*words(clicks, tmp_path / "run"), *look]
         answer = self.interrupted_at("shortlist.training.batches.WholeCatalogue.epoch", shortlist, *arguments)
         says(answer, 130, "shortlist: interrupted\n")
         assert list(tmp_path.iterdir()) == []
+        answer = shortlist(*arguments, "--resume")
+        note = f"shortlist: {tmp_path / 'run'}: there is nothing to resume; training begins from the start\n"
+        assert (answer.code, answer.err) == (0, note)
+        assert shortlist(*words(clicks, tmp_path / "whole"), *look).code == 0
+        assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
     def test_a_temperature_that_fails_is_not_chosen(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

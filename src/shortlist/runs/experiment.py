@@ -158,11 +158,15 @@ def fit(
 ) -> Outcome:
     """Fit, evaluate and write a run. ``config`` says where the split came from: ``data``, ``protocol`` and ``seed``.
 
-    While a loss trains the model, ``out`` holds a checkpoint from which ``resume`` goes on. ``sinks`` are told of all.
+    While a loss trains the model, ``out`` holds a checkpoint from which ``resume`` goes on; where there is none yet, it
+    begins from the start and says so. ``sinks`` are told of all.
     """
     watch, seed = watch or Watch(), int(config["seed"])
     lengths = lengths_of(chosen, split, ks)
     check_target(out, overwrite=overwrite, resume=resume)
+    if resume and not (out / CHECKPOINT).is_file():  # it stopped before the first one, or the name is mistyped
+        watch.warning(f"{out}: there is nothing to resume; training begins from the start")
+        resume = False
     progress, times = Progress(), dict(seconds or {})
     if chosen.tau_is_open and resume:  # it was found before the first checkpoint was written
         chosen = with_temperature(chosen, load(out / CHECKPOINT).facts["identity"].get("loss", {}).get("tau"))
