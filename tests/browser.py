@@ -41,6 +41,10 @@ class Tab:
         while self._message().get("method") != "Page.loadEventFired":
             pass
 
+    def narrow(self, width: int) -> None:
+        """Let the screen be this wide, as on a telephone; windows of the browser itself have a smallest width."""
+        self._ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+
     def press(self, *keys: str) -> None:
         """Press keys, one after the other: those of :data:`KEYS`, or signs to be typed."""
         for key in keys:

@@ -479,7 +479,7 @@ class TestStanding:
         assert not (tmp_path / "out").exists()
 
     def test_trials_for_a_temperature_count_among_the_epochs(self, write: Write, data: Path, tmp_path: Path) -> None:
-        looks = {"set": {"training.pilot": 300, "training.epochs": 7}}
+        looks = {"set": {"training.pilot": 300, "training.epochs": 400}}
         bench = Bench(tmp_path / "out", data)
         sl, bpr, ease = cells(read_spec(write(baselines=["ease"], seeds=[0], settings=(looks,))))
-        assert [most_epochs(cell, bench.split(cell)) for cell in (sl, bpr, ease)] == [7 + 4 * 300, 7, 0]
+        assert [most_epochs(cell, bench.split(cell)) for cell in (sl, bpr, ease)] == [400 + 4 * 300, 400, 0]

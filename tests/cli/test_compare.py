@@ -89,3 +89,51 @@ def test_json_has_null_for_what_is_no_finite_number(capsys: pytest.CaptureFixtur
     print_json({"effect": float("inf"), "each": [float("nan"), 0.5], "more": {"least": -float("inf"), "n": 3}})
     given = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert given == {"effect": None, "each": [None, 0.5], "more": {"least": None, "n": 3}}
+
+
+class TestTestParts:
+    """The tests are paired by the users' ids, which say nothing where users were asked for something else."""
+
+    def trained(self, shortlist: Command, data: Path, out: Path, *others: object) -> Path:
+        assert shortlist("train", data, "--model", "popularity", "--out", out, *others, "--json").code == 0
+        return out
+
+    def test_another_seed_splits_a_table_anew(
+        self, shortlist: Command, ease: Path, clicks: Path, tmp_path: Path
+    ) -> None:
+        other = self.trained(shortlist, clicks, tmp_path / "other", "--seed", 1)
+        expected = "compare: expected runs with the same test items, received different ones in ease and other"
+        refused(shortlist("compare", ease, other), f"{expected} (data.seed 0 and 1)\n")
+
+    def test_another_set_with_the_same_users(
+        self, shortlist: Command, ease: Path, popularity: Path, clicks: Path, tmp_path: Path
+    ) -> None:
+        table = tmp_path / "others.csv"
+        table.write_text(clicks.read_text().replace(",10", ",20"))
+        other = self.trained(shortlist, table, tmp_path / "other")
+        answer = shortlist("compare", popularity, ease, other)
+        refused(answer, f"received different ones in popularity and other (data.source '{clicks}' and '{table}')")
+        assert answer.err.count("\n") == 1
+
+    def test_a_table_that_has_changed(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+        table = tmp_path / "clicks.csv"
+        table.write_text(clicks.read_text())
+        one = self.trained(shortlist, table, tmp_path / "one")
+        table.write_text(clicks.read_text().replace(",10", ",20"))
+        other = self.trained(shortlist, table, tmp_path / "other")
+        refused(shortlist("compare", one, other), "received different ones in one and other (the table has changed)")
+
+    def test_a_given_test_table_is_the_same_for_all_seeds_and_names(
+        self, shortlist: Command, clicks: Path, tmp_path: Path
+    ) -> None:
+        header, *rows = clicks.read_text().splitlines()
+        for name in ("given", "copied"):
+            (tmp_path / name).mkdir()
+            for part, taken in (("train", rows[::2] + rows[3::4]), ("test", rows[1::4])):
+                (tmp_path / name / f"{part}.csv").write_text("\n".join([header, *taken]) + "\n")
+        one = self.trained(shortlist, tmp_path / "given", tmp_path / "one")
+        other = self.trained(shortlist, tmp_path / "copied", tmp_path / "other", "--seed", 1)
+        assert shortlist("compare", one, other).code == 0
+        rule = self.trained(shortlist, tmp_path / "given", tmp_path / "rule", "--protocol", "irbenchmark")
+        said = "compare: expected runs of one protocol, received 'shortlist' in one and 'irbenchmark' in rule"
+        refused(shortlist("compare", one, rule), said)

@@ -1,7 +1,9 @@
 """`shortlist train` with a loss: what it does, and what it says when it cannot."""
 
 import json
+import math
 import re
+from collections.abc import Callable
 from itertools import pairwise, product
 from pathlib import Path
 from typing import NoReturn
@@ -13,10 +15,11 @@ from attempts import contents
 from command import Answer, Command, says
 from shortlist.data import load as load_data
 from shortlist.errors import InputError
+from shortlist.losses import Loss
 from shortlist.models import Trained
 from shortlist.runs import CHECKPOINT, open_run, plan
 from shortlist.runs.folder import held
-from shortlist.runs.pilot import find_temperature
+from shortlist.runs.pilot import find_temperature, trial_epochs
 from shortlist.runs.presets import PRESETS, Preset
 from shortlist.training.checkpoint import load
 from terminal import watched
@@ -172,7 +175,6 @@ class TestBadSettings:
             ("--model ease", "ease: expected no loss or training settings (it has none), received slatk"),
             ("--preset slatk-nowhere", "presets: unknown name 'slatk-nowhere'"),
             ("--seed -1", "LoadOptions.seed"),
-            ("--resume", "run: expected a checkpoint to resume from, received nothing"),
         ],
     )
     def test_one_line_and_nothing_written(
@@ -288,7 +290,7 @@ class TestBadResumes:
         letters = out.with_name("letters")
         letters.mkdir()
         (letters / "dear.txt").write_text("x")
-        says(shortlist(*words(table, letters, "--resume")), 2, "a checkpoint to resume from, received nothing")
+        says(shortlist(*words(table, letters, "--resume")), 2, "a checkpoint to resume from, received other files")
         assert list(files(letters)) == ["dear.txt"]
 
     def test_a_run_that_is_still_in_training(self, shortlist: Command, stopped: tuple[Path, Path]) -> None:
@@ -344,13 +346,19 @@ class TestTemperature:
         assert list(took) == ["load", "pilot", "train", "evaluate"]
         assert {"event": "pilot", "seconds": took["pilot"]} == looked
 
-    def test_an_interruption_of_the_search_leaves_nothing(
+    def test_an_interruption_of_the_search_leaves_nothing_and_can_be_resumed(
         self, shortlist: Command, clicks: Path, tmp_path: Path
     ) -> None:
-        arguments = [*words(clicks, tmp_path / "run"), *settings("training.pilot=1")]
+        look = settings("training.pilot=1")
+        arguments = [*words(clicks, tmp_path / "run"), *look]
         answer = self.interrupted_at("shortlist.training.batches.WholeCatalogue.epoch", shortlist, *arguments)
         says(answer, 130, "shortlist: interrupted\n")
         assert list(tmp_path.iterdir()) == []
+        answer = shortlist(*arguments, "--resume")
+        note = f"shortlist: {tmp_path / 'run'}: there is nothing to resume; training begins from the start\n"
+        assert (answer.code, answer.err) == (0, note)
+        assert shortlist(*words(clicks, tmp_path / "whole"), *look).code == 0
+        assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
     def test_a_temperature_that_fails_is_not_chosen(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -364,27 +372,64 @@ class TestTemperature:
 
     @pytest.mark.parametrize(
         ("loss", "expected"),
-        [("sl", [0.05, 0.1, 0.2, 0.4]), ("psl", [0.025, 0.05, 0.1, 0.2]), ("listnet", [0.25, 0.5, 1, 2])],
+        [("sl", [0.2, 0.1, 0.4, 0.05]), ("psl", [0.1, 0.05, 0.2, 0.025]), ("listnet", [1, 0.5, 2, 0.25])],
     )
     def test_trials_are_around_the_default_of_the_loss(
         self, clicks: Path, loss: str, expected: list[float], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("shortlist.runs.pilot.STEPS", 3)
-        chosen, split, told = plan("mf", loss, values={"training": {"pilot": 1}}), load_data(clicks), []
+        best, told = self.found(clicks, loss, lambda tried: -abs(tried - 2.0))  # the third is best
+        assert told == expected
+        assert best == expected[2]
+
+    @pytest.mark.parametrize(
+        ("until", "tried", "best"),
+        [(-1, [], 0.2), (2, [], 0.2), (3, [0.2], 0.2), (6, [0.2, 0.1], 0.1), (11, [0.2, 0.1, 0.4], 0.4)],
+    )
+    def test_when_the_time_is_over_the_best_so_far_is_it(
+        self, clicks: Path, until: float, tried: list[float], best: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A trial takes three steps, each of which takes a second here; each temperature is better than the last."""
+        now = 0.0
+
+        def after_step(loss: Loss, rate: float) -> None:
+            nonlocal now
+            now += 1.0
+
+        monkeypatch.setattr("shortlist.runs.pilot.STEPS", 3)
+        monkeypatch.setattr("shortlist.runs.pilot.monotonic", lambda: now)
+        monkeypatch.setattr("shortlist.losses.Loss.after_step", after_step)
+        assert self.found(clicks, "sl", float, until=until) == (best, tried)
+
+    def found(
+        self, table: Path, loss: str, value: Callable[[int], float], until: float = math.inf
+    ) -> tuple[float, list[float]]:
+        """The temperature that is found where the value depends on how many were tried before, and what was tried."""
+        chosen, split, told = plan("mf", loss, values={"training": {"pilot": 1}}), load_data(table), []
         assert isinstance(chosen.model, Trained)
         assert chosen.loss is not None
         best = find_temperature(
             chosen.model,
             chosen.loss,
             split.train,
-            lambda model: -abs(len(told) - 2.0),  # the third is best
+            lambda model: value(len(told)),
             training=chosen.training,
             optimizer=chosen.optimizer,
             seed=0,
+            until=until,
             told=lambda tau, value: told.append(tau),
         )
-        assert told == expected
-        assert best == expected[2]
+        return best, told
+
+    @pytest.mark.parametrize(
+        ("epochs", "pilot", "expected"), [(400, 6, 250), (400, 300, 300), (40, 6, 40), (40, 300, 40), (5, 6, 5)]
+    )
+    def test_no_trial_is_longer_than_the_training(self, clicks: Path, epochs: int, pilot: int, expected: int) -> None:
+        """With so few people an epoch is one step, of which a trial wants 250."""
+        chosen = plan("mf", "sl", values={"training": {"epochs": epochs, "pilot": pilot}})
+        assert isinstance(chosen.model, Trained)
+        assert chosen.loss is not None
+        assert trial_epochs(chosen.model, chosen.loss, load_data(clicks).train, chosen.training) == expected
 
 
 class TestFailures:

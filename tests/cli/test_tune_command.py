@@ -4,8 +4,9 @@ import json
 import re
 import shlex
 import sys
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import polars as pl
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from command import Command, says
 from shortlist.errors import InputError
 from shortlist.runs import open_run
-from shortlist.tuning import STUDY
+from shortlist.tuning import STUDY, work
 from shortlist.tuning.tune import WEIGHTS, _value
 from terminal import watched
 
@@ -105,6 +106,35 @@ class TestGood:
         out.rmdir()
         says(shortlist(*arguments, "--tune", "1s"), 2, f"{study}: expected no study, received one (--resume goes on")
 
+    @pytest.mark.parametrize("how", [("tune", "--minutes", 0.2), ("train", "--tune", "12s")])
+    def test_the_temperature_is_not_looked_for_longer_than_a_quarter_of_the_time(
+        self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: tuple[object, ...]
+    ) -> None:
+        given, began = [], time.monotonic()
+
+        def found(*_: Any, until: float, **__: Any) -> float:
+            given.append(until)
+            return 0.3
+
+        monkeypatch.setattr("shortlist.runs.experiment.find_temperature", found)
+        monkeypatch.setattr(
+            "shortlist.cli.tune_job._compute", lambda job, study, split, speak: work(study, split, most=1)
+        )
+        arguments = [*words(clicks, tmp_path / "out", "--set", "training.pilot=1", "--json")[1:], *how[1:]]
+        assert shortlist(how[0], *arguments).json["best"]["settings"]["loss.tau"] == 0.3
+        assert began < given[0] < time.monotonic() + 0.25 * 12
+
+    def test_an_interruption_before_the_study_begins(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+        out, study = tmp_path / "out", tmp_path / "out.study"
+        arguments = ["train", *words(clicks, out, "--set", "training.pilot=1", "--tune", "1s", "--json")[1:]]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("shortlist.tuning.tune.found_temperature", _interrupted)
+            says(shortlist(*arguments), 130, "shortlist: interrupted\n")
+        answer = shortlist(*arguments, "--resume")
+        assert (answer.code, answer.json["study"]) == (0, str(study / STUDY))
+        note = f"shortlist: {study}: there is no study to go on with; it begins from the start\n"
+        assert answer.err.startswith(note)
+
     @pytest.mark.parametrize("words_of", ["tune", "train"])
     def test_an_interruption(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words_of: str
@@ -191,10 +221,6 @@ class TestBad:
         says(answer, 2, f"--tune: expected a time such as 90s, 2m or 1h, received {text!r}")
         assert list(tmp_path.iterdir()) == []
 
-    def test_nothing_to_go_on_with(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
-        answer = shortlist("train", clicks, "--out", tmp_path / "out", "--tune", "1s", "--resume")
-        says(answer, 2, "out.study: expected a study to go on with, received nothing")
-
     def test_other_folders_are_left_alone(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         (tmp_path / "mine").mkdir()
         (tmp_path / "mine" / "letter.txt").write_text("dear")
@@ -266,3 +292,7 @@ class TestBad:
 
 def _fails(job: Any, speak: bool) -> None:
     raise InputError("place: expected this, received that")
+
+
+def _interrupted(*_: Any) -> NoReturn:
+    raise KeyboardInterrupt

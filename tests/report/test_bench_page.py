@@ -12,7 +12,7 @@ import yaml
 
 from browser import Tab, browse, browser, ink_in_colour, needs_browser
 from shortlist.bench import Bench, Cell, Result, Spec, cells, read_spec, summarise, work
-from shortlist.report import Page, Section, Table, against, lines, render
+from shortlist.report import Figure, Page, Section, Table, against, lines, render
 from shortlist.report.bench import bench_page
 
 GRID = {
@@ -196,6 +196,7 @@ document.querySelector("pre").textContent = JSON.stringify(seen);
             assert tab.see("document.querySelector('[role=status]').textContent") == "1 of 6 rows"
             tab.press("Escape")
             assert len(column(tab, 1)) == 6
+            assert tab.see("document.querySelector('[role=status]').textContent") == "6 rows"
             tab.press("Tab")
             assert focused(tab) == ["SELECT", "dataset "]
             tab.press("ArrowDown", "ArrowDown")
@@ -249,6 +250,24 @@ document.querySelector("pre").textContent = JSON.stringify(seen);
         copy.write_text(file.read_text(encoding="utf-8").replace("</body>", script), encoding="utf-8")
         dom = browse(copy, tmp_path, "--window-size=1200,900", "--dump-dom")
         assert int(re.search(r"<title>(\d+)</title>", dom)[1]) <= 1200  # type: ignore[index]
+
+    def test_long_names_stay_within_a_narrow_page(self, tmp_path: Path) -> None:
+        name = "folder_" * 20
+        page = Page(name, name, [Section(name, [name], figures=[Figure(name, "<svg></svg>", name)])])
+        (tmp_path / "page.html").write_text(render(page), encoding="utf-8")
+        with browser(tmp_path / "profile") as tab:
+            tab.narrow(360)
+            tab.open(tmp_path / "page.html")
+            assert tab.see("innerWidth") == 360
+            assert tab.see("document.documentElement.scrollWidth") == 360
+
+    def test_the_number_of_rows_is_said_at_once(self, tmp_path: Path) -> None:
+        rows = [Table(["n"], [[str(n)] for n in range(count)], live=True) for count in (24, 1)]
+        (tmp_path / "page.html").write_text(render(Page("t", "l", [Section("s", tables=rows)])), encoding="utf-8")
+        with browser(tmp_path / "profile") as tab:
+            tab.open(tmp_path / "page.html")
+            said = "[...document.querySelectorAll('.controls [role=status]')].map((count) => count.textContent)"
+            assert tab.see(said) == ["24 rows", "1 row"]
 
     def test_on_paper(self, file: Path, tmp_path: Path) -> None:
         browse(file, tmp_path, f"--print-to-pdf={tmp_path / 'page.pdf'}")

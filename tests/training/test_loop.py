@@ -308,11 +308,28 @@ def test_a_run_that_never_gets_past_popularity_is_noticed() -> None:
         run.run()
     assert str(caught.value) == (
         "training never got past popularity: ndcg 0.1200 at best, popularity has 0.1300; "
-        "try a larger loss.tau_w, or loss.weight=detached, or an optimizer.lr below 0.05"
+        "try a larger loss.tau_w, or an optimizer.lr below 0.05; training.beat_popularity=false keeps such a run"
     )
     training(SL(), validate_every=2, validate=scripted([0.1, 0.14, 0.11]), floor=0.13).run()
     content = training(SL(), validate_every=2, validate=scripted([0.1, 0.12, 0.11]), floor=0.13, beat_popularity=False)
     assert content.run().best_value == 0.12
+
+
+def test_a_run_that_was_still_rising_is_told_to_go_on() -> None:
+    run = training(SLAtK(), validate_every=2, validate=scripted([0.1, 0.11, 0.12]), floor=0.13)
+    with pytest.raises(Collapsed) as caught:
+        run.run()
+    assert str(caught.value) == (
+        "training never got past popularity: ndcg 0.1200 at best, popularity has 0.1300; "
+        "the last epoch was the best: try training.epochs above 6; training.beat_popularity=false keeps such a run"
+    )
+
+
+def test_what_is_set_already_is_not_advised() -> None:
+    for weight, cure in (("detached", "a larger loss.tau_w"), ("published", SLAtK.remedy)):
+        run = training(SLAtK(weight=weight), validate_every=1, validate=scripted([0.4, 0.1]))
+        with pytest.raises(Collapsed, match=f"; try {cure}, or an optimizer.lr below 0.05$"):
+            run.run()
 
 
 def test_interruption_says_where(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Whole studies on a small table: never worse than what training does by itself, and measured once."""
 
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -102,6 +103,17 @@ class TestResults:
         assert finish(study, split, tmp_path / "run", config=CONFIG).run.config["tuned"]["trial"] == 0
         work(study, split, until=0.0)
         assert [each.state for each in study.trials()].count("done") == 1
+
+    def test_the_search_for_the_temperature_has_a_share_of_the_time(self, split: Split, tmp_path: Path) -> None:
+        """Its trials would take many minutes; the training itself stops early."""
+        endless = {"epochs": "1000000", "pilot": "1000000", "validate_every": "1", "patience": "1"}
+        space, began = space_of("mf", "sl", 5, texts={**FIXED, "training": endless}), time.monotonic()
+        how: Any = {"protocol": "shortlist", "seed": 0}
+        study = prepare(tmp_path / "study", space, split, **how, until=began + 4.0)
+        assert 0.9 < time.monotonic() - began < 60
+        work(study, split, until=0.0)
+        (trial,) = study.trials()
+        assert (trial.state, trial.start, trial.settings["loss.tau"]) == ("done", "default", 0.2)
 
     def test_time_that_is_over_ends_a_trial_once_another_has_a_result(
         self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -28,6 +28,9 @@ def compare(
 ) -> None:
     """Compare runs user by user: paired t and Wilcoxon tests with Holm's correction, effect sizes, intervals.
 
+    Runs have to be measured on the same test part by the same protocol. Where a table is split at random that needs the
+    same --seed, too.
+
     [bold]Examples[/bold]
 
     shortlist compare runs/ease runs/knn
@@ -44,6 +47,7 @@ def compare(
     if out is not None:
         check_out(out, [".html"])
     opened = _named([open_run(folder) for folder in runs])
+    _check_same_test(opened)
     comparison = paired({name: run.per_user for name, run in opened.items()}, metric)
     intervals = {
         name: bootstrap({metric: run.per_user[metric].to_numpy()}, seed=0)[metric] for name, run in opened.items()
@@ -71,6 +75,22 @@ def _named(runs: list[Run]) -> dict[str, Run]:
     if len(set(names)) < len(names):
         raise InputError("compare: expected different runs, received the same one twice")
     return dict(zip(names, runs, strict=True))
+
+
+def _check_same_test(runs: Mapping[str, Run]) -> None:
+    """Users of one id in runs that were asked for different items, or by different rules, are not the same."""
+    (first, one), *others = runs.items()
+    asked = one.test_pairs()
+    for name, other in others:
+        if not other.test_pairs().equals(asked):
+            told, known = other.config.get("data", {}), one.config.get("data", {})
+            keys = [key for key in {**known, **told} if known.get(key) != told.get(key)]
+            why = ", ".join(f"data.{key} {known.get(key)!r} and {told.get(key)!r}" for key in keys)
+            received = f"different ones in {first} and {name} ({why or 'the table has changed'})"
+            raise InputError(f"compare: expected runs with the same test items, received {received}")
+        if other.protocol != one.protocol:
+            received = f"{one.protocol!r} in {first} and {other.protocol!r} in {name}"
+            raise InputError(f"compare: expected runs of one protocol, received {received}")
 
 
 def _show(comparison: Comparison, intervals: dict[str, Interval]) -> None:

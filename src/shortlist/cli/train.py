@@ -32,7 +32,7 @@ def train(
     settings: Set = None,
     ks: Ks = None,
     log: Log = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier try stopped.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier try stopped, or begin.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
     tune: Annotated[
         str | None, typer.Option("--tune", metavar="TIME", help="Look for good settings first: 90s, 2m or 1h in all.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,8 +77,8 @@ def tune_first(job: Job, out: Path, ks: Sequence[int] | None, *, resume: bool, o
     check_target(out, overwrite=overwrite)
     check_folder(job.folder)
     is_there = (job.folder / STUDY).is_file()
-    if resume and not is_there:
-        raise InputError(f"{job.folder}: expected a study to go on with, received nothing")
+    if resume and not is_there:  # it stopped before the first trial, or the name is mistyped
+        print(f"shortlist: {job.folder}: there is no study to go on with; it begins from the start", file=sys.stderr)
     if is_there and not (resume or overwrite):
         raise InputError(f"{job.folder}: expected no study, received one (--resume goes on, --overwrite begins anew)")
     again = "the same command with --resume goes on"

@@ -62,7 +62,16 @@ def tuned(
     seconds = {"load": time.perf_counter() - started}
     lengths = checked_ks([job.k, *(ks or default_ks(split.train.n_items))], split.train.n_items)
     with watching(space.plan({})) as watch:
-        study = prepare(job.folder, space, split, protocol=options.protocol, seed=options.seed, anew=anew, watch=watch)
+        study = prepare(
+            job.folder,
+            space,
+            split,
+            protocol=options.protocol,
+            seed=options.seed,
+            until=job.until,
+            anew=anew,
+            watch=watch,
+        )
         try:
             with live(study, job.until) as speak:
                 _compute(job, study, split, speak)

@@ -96,6 +96,10 @@ class Loss(Configured, nn.Module, ABC):
         """The Top-K thresholds that the loop keeps for this loss, if the loss reads any."""
         return None
 
+    def cure(self) -> str:
+        """What of :attr:`remedy` is left to try with the settings as they are."""
+        return self.remedy
+
     def weights(self, table: ScoreTable) -> Tensor | None:
         """How much each positive counts by where it stands against its row's threshold, if that is what decides."""
         return None

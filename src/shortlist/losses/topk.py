@@ -74,6 +74,10 @@ class SLAtK(Loss):
         """w of each positive."""
         return torch.sigmoid(_above_threshold(self, table) / self.tau_w)
 
+    def cure(self) -> str:
+        """A larger τ_w; that a weight be detached is of use only where it is not."""
+        return "a larger loss.tau_w" if self.weight == "detached" else self.remedy
+
     def thresholds(self, n_users: int, n_items: int) -> Thresholds:
         """β of every user, refreshed as the parameters say."""
         return _thresholds(self, n_users, n_items)

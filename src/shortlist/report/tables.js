@@ -1,4 +1,5 @@
-// Tables that sort by a column's name, and show only rows that hold all the words typed and the values chosen.
+// Tables that sort by a column's name, and show only rows that hold all the words typed and the values chosen. How many
+// there are is said, as long tables scroll.
 for (const box of document.querySelectorAll(".live")) {
   const MENU = 20;  // columns with more values than this have no menu: words find them
   const body = box.querySelector("tbody");
@@ -33,8 +34,10 @@ for (const box of document.querySelectorAll(".live")) {
         && chosen.every(({ column, select }) => textOf(row, column) === select.value));
       shown += !row.hidden;
     }
-    count.textContent = shown < rows.length ? `${shown} of ${rows.length} rows` : "";
+    const total = `${rows.length} ${rows.length === 1 ? "row" : "rows"}`;
+    count.textContent = shown < rows.length ? `${shown} of ${total}` : total;
   };
+  show();
   words.addEventListener("input", show);
   menus.forEach(({ select }) => select.addEventListener("change", show));
   box.before(made("div", { className: "controls" }, words, ...menus.map(({ label }) => label), count));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -157,11 +158,15 @@ def fit(
 ) -> Outcome:
     """Fit, evaluate and write a run. ``config`` says where the split came from: ``data``, ``protocol`` and ``seed``.
 
-    While a loss trains the model, ``out`` holds a checkpoint from which ``resume`` goes on. ``sinks`` are told of all.
+    While a loss trains the model, ``out`` holds a checkpoint from which ``resume`` goes on; where there is none yet, it
+    begins from the start and says so. ``sinks`` are told of all.
     """
     watch, seed = watch or Watch(), int(config["seed"])
     lengths = lengths_of(chosen, split, ks)
     check_target(out, overwrite=overwrite, resume=resume)
+    if resume and not (out / CHECKPOINT).is_file():  # it stopped before the first one, or the name is mistyped
+        watch.warning(f"{out}: there is nothing to resume; training begins from the start")
+        resume = False
     progress, times = Progress(), dict(seconds or {})
     compared = partial(difference, tau_is_open=chosen.tau_is_open) if resume else None
     if chosen.tau_is_open and resume:  # it was found before the first checkpoint was written
@@ -242,8 +247,8 @@ def with_temperature(chosen: Plan, tau: float | None) -> Plan:
     return replace(chosen, loss=type(chosen.loss)(**{**chosen.loss.settings(), **given}), tau_is_open=False)
 
 
-def found_temperature(chosen: Plan, split: Split, seed: int) -> float:
-    """The temperature that short trials found best."""
+def found_temperature(chosen: Plan, split: Split, seed: int, until: float = math.inf) -> float:
+    """The temperature that short trials found best, of those that ended before ``time.monotonic()`` said ``until``."""
     assert isinstance(chosen.model, Trained)
     assert chosen.loss is not None
     return find_temperature(
@@ -254,6 +259,7 @@ def found_temperature(chosen: Plan, split: Split, seed: int) -> float:
         training=chosen.training,
         optimizer=chosen.optimizer,
         seed=seed,
+        until=until,
     )
 
 

@@ -27,6 +27,8 @@ LOOK, LOOKS = 0.01, 3
 def check_target(folder: Path, *, overwrite: bool = False, resume: bool = False) -> None:
     """Find out before any work is done whether a run can be written there. Leaves nothing behind.
 
+    ``resume`` is for a run that stopped on its way, also before there was a checkpoint to find.
+
     >>> check_target(Path(__file__) / "run")
     Traceback (most recent call last):
     ...
@@ -38,8 +40,8 @@ def check_target(folder: Path, *, overwrite: bool = False, resume: bool = False)
             raise InputError(f"{folder}: expected a folder to write a run to, received a file")
         if folder.is_mount():
             raise InputError(f"{folder}: expected a folder that can be renamed, received a mount point (one below it?)")
-        if resume and not (folder / CHECKPOINT).is_file():
-            received = "a finished run" if (folder / MARK).is_file() else "nothing"
+        if resume and not ((folder / CHECKPOINT).is_file() or _is_free(folder)):
+            received = "a finished run" if (folder / MARK).is_file() else "other files"
             raise InputError(f"{folder}: expected a checkpoint to resume from, received {received}")
         if not (resume or _is_free(folder)):
             if not overwrite:

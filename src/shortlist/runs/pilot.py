@@ -7,7 +7,9 @@ between ordinary sets, and costs a quarter of the accuracy if missed. A few hund
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from time import monotonic
 
 from shortlist.data import Interactions
 from shortlist.errors import ShortlistError
@@ -16,11 +18,18 @@ from shortlist.models import Model, Trained
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
 from shortlist.training.settings import batches_for
 
-FACTORS = (0.25, 0.5, 1.0, 2.0)
-"""What is tried, as multiples of the loss's default: what is sharp for one loss is not for another."""
+FACTORS = (1.0, 0.5, 2.0, 0.25)
+"""What is tried, as multiples of the loss's default: what is sharp for one loss is not for another.
+
+The default comes first, so that a search for which there is little time finds nothing that is worse.
+"""
 
 STEPS = 250
-"""How many steps a trial takes at least: on small sets a few epochs show nothing yet."""
+"""How many steps a trial takes at least, if the training has so many: on small sets a few epochs show nothing yet."""
+
+
+class _OutOfTime(Exception):
+    """The time is over."""
 
 
 def find_temperature(
@@ -32,24 +41,35 @@ def find_temperature(
     training: TrainingSettings,
     optimizer: OptimizerSettings,
     seed: int,
+    until: float = math.inf,
     told: Callable[[float, float], None] = lambda tau, value: None,
 ) -> float:
-    """The temperature that reaches the highest validation value within a trial of ``training.pilot`` epochs.
+    """The temperature that reaches the highest validation value within a short trial (:func:`trial_epochs`).
 
     Model and loss are not touched: each trial trains copies of its own, with a learning rate that falls to its end.
+    Once ``time.monotonic()`` says ``until``, the best so far is it, or the default where no trial has come to its end.
     """
     default = float(loss.declared["tau"].default)
     best_tau, best_value = default, float("-inf")
     epochs = trial_epochs(model, loss, train, training)
     short = TrainingSettings(**{**training.settings(), "epochs": epochs})
     falling = OptimizerSettings(**{**optimizer.settings(), "schedule": "linear"})
+
+    def look() -> None:
+        if monotonic() > until:
+            raise _OutOfTime
+
     for tau in (factor * default for factor in FACTORS):
         pilot_model = type(model)(**model.settings())
         pilot_loss = type(loss)(**{**loss.settings(), "tau": tau})
         try:
-            Training(pilot_model, pilot_loss, train, training=short, optimizer=falling, seed=seed).run()
+            look()
+            trial = Training(pilot_model, pilot_loss, train, training=short, optimizer=falling, seed=seed)
+            trial.run(on_step=lambda share: look())
         except ShortlistError:  # not this temperature; should none do, the training itself will say why
             continue
+        except _OutOfTime:  # what is left unfinished cannot be compared
+            break
         value = value_of(pilot_model)
         told(tau, value)
         if value > best_value:
@@ -58,5 +78,6 @@ def find_temperature(
 
 
 def trial_epochs(model: Trained, loss: Loss, train: Interactions, training: TrainingSettings) -> int:
-    """How many epochs a trial takes: as many as asked for, or as :data:`STEPS` need."""
-    return max(training.pilot, -(-STEPS // batches_for(model, loss, train, training).steps))
+    """How many epochs a trial takes: as many as asked for, or as :data:`STEPS` need, and never more than training."""
+    needed = -(-STEPS // batches_for(model, loss, train, training).steps)
+    return min(training.epochs, max(training.pilot, needed))

@@ -114,6 +114,12 @@ class Run:
         """A row for each user of the test part: ``user_id`` and a column a metric."""
         return self._table("per_user.parquet")
 
+    def test_pairs(self) -> pl.DataFrame:
+        """The pairs of the test part by their ids, in order: equal where two runs were asked for the same."""
+        pairs = self._table("history.parquet").filter(pl.col("part") == "test")
+        users, items = self.users.values.gather(pairs["user"]), self.items.values.gather(pairs["item"])
+        return pl.DataFrame({"user_id": users, "item_id": items}).sort("user_id", "item_id")
+
     def fold_in(self, histories: Sequence[Sequence[Any] | pl.Series]) -> Tensor:
         """Vectors of people who were not there in training, by the ids of the items of their histories.
 

@@ -32,7 +32,7 @@ FAR_BELOW = 0.5
 
 
 class Collapsed(ShortlistError):
-    """Training ran into a place from which it does not come back."""
+    """Training fell far below its own best, or ended without having got past popularity."""
 
 
 @dataclass
@@ -122,7 +122,7 @@ class Training:
         ):
             raise Collapsed(
                 f"training never got past popularity: {self.settings.metric} {self.progress.best_value:.4f} at best, "
-                f"popularity has {self.floor:.4f}; {self._advice()}"
+                f"popularity has {self.floor:.4f}; {self._advice()}; training.beat_popularity=false keeps such a run"
             )
         if self.best:
             self.model.load_state({name: tensor.clone() for name, tensor in self.best.items()})
@@ -206,9 +206,11 @@ class Training:
         progress.log.append(line)
 
     def _advice(self) -> str:
-        """What to try."""
-        lower = f"an optimizer.lr below {self.optimizer_settings.lr:g}"
-        return "try " + (f"{self.loss.remedy}, or {lower}" if self.loss.remedy else lower)
+        """What to try: more of the same where the last epoch was the best one, and else something milder."""
+        if self.progress.best_epoch == self.settings.epochs:
+            return f"the last epoch was the best: try training.epochs above {self.settings.epochs}"
+        lower, cure = f"an optimizer.lr below {self.optimizer_settings.lr:g}", self.loss.cure()
+        return "try " + (f"{cure}, or {lower}" if cure else lower)
 
     def save(self, path: Path, identity: Mapping[str, Any]) -> None:
         """Write everything that the next epoch depends on."""

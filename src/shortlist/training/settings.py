@@ -56,7 +56,12 @@ class TrainingSettings(Configured):
         default="ndcg", help="what is better on validation: a metric, at the run's K unless it says @K itself"
     )
     beat_popularity: bool = param(default=True, help="whether a model that never gets past popularity is refused")
-    pilot: int = param(default=6, at_least=0, help="epochs of each trial that looks for loss.tau, where it is not set")
+    pilot: int = param(
+        default=6,
+        at_least=0,
+        help="epochs of each trial that looks for loss.tau, where it is not set; on small sets as many as 250 steps "
+        "need, and never more than training.epochs; 0 for no trials",
+    )
     checkpoint_every: float = param(default=20.0, at_least=0, help="seconds from one checkpoint to the next, at least")
 
 

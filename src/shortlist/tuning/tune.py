@@ -32,6 +32,9 @@ WEIGHTS = "best.safetensors"
 KEPT_BACK = 0.05
 """The share of the time that is kept for measuring and drawing."""
 
+FOR_TEMPERATURE = 0.25
+"""The share of the time that the search for a temperature takes at most, before the first trial."""
+
 PATIENCE = 1.0
 """Seconds from one question to the next whether there is a result, once the time is over."""
 
@@ -64,12 +67,14 @@ def prepare(
     *,
     protocol: str,
     seed: int,
+    until: float = math.inf,
     anew: bool = False,
     watch: Watch | None = None,
 ) -> Study:
     """Open the study of a folder, or begin it; ``anew`` removes the one that is there, once a new one can begin.
 
-    The first trial is what training does by itself, its search for a temperature included.
+    The first trial is what training does by itself, its search for a temperature included. That has a share of the
+    time that is left until ``time.monotonic()`` says ``until``.
     """
     optuna()  # which may not be there
     chosen = space.plan({})
@@ -80,8 +85,10 @@ def prepare(
     if anew or not study.exists():
         starts = list(space.starts())
         if chosen.tau_is_open:
+            now = time.monotonic()
             with (watch or Watch()).stage("looking for the temperature"):
-                starts[0][1]["loss.tau"] = found_temperature(chosen, split, seed)
+                enough = now + FOR_TEMPERATURE * (until - now)
+                starts[0][1]["loss.tau"] = found_temperature(chosen, split, seed, enough)
         if anew:
             study.remove()
         study.make(starts)
