@@ -60,6 +60,16 @@ def test_marks_are_on_figures_and_baselines_are_models() -> None:
     assert heads == ["loss", "model"]
 
 
+def test_variants_of_baselines_have_their_names() -> None:
+    rows = [
+        Row("d", model, "", variant, "ndcg@20", None, {0: 0.5}, 1.0)
+        for model in ("ease", "popularity")
+        for variant in ("", "n10")
+    ]
+    firsts = [line.split()[0] for line in printed(rows, 80) if "ndcg@20" in line]
+    assert firsts == ["ease", "ease/n10", "popularity", "popularity/n10"]
+
+
 def test_columns_without_a_figure_are_not_shown() -> None:
     lines = printed(rows_of("slatk-table2", published=None, p=None, validation={}, values={0: 0.1234}), 80)
     assert lines[3].split() == ["loss", "metric", "measured", "seeds", "seconds"]

@@ -214,6 +214,21 @@ class TestMarks:
         assert [name for name, row in rows.items() if row.p is not None] == ["bpr"]
         assert "Where a seed failed or is missing" in to_markdown(list(rows.values()))
 
+    def test_ours_that_failed_leave_the_best_of_the_others_where_it_is(
+        self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]
+    ) -> None:
+        spec, found = spec_of(ours=["slatk"]), {**drawn, "slatk": (drawn["slatk"][0], "it fell")}
+        rows = {row.loss: row for row in summarise(spec, results_of(spec, found))}
+        assert [name for name, row in rows.items() if row.is_best] == ["sl"]
+        assert [name for name, row in rows.items() if row.is_best_baseline] == ["sl"]
+
+    def test_what_failed_has_no_seconds(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+        found = {**drawn, "bpr": ("it fell", "it fell")}
+        rows = {row.loss: row for row in summarise(spec_of(), results_of(spec_of(), found))}
+        assert rows["bpr"].seconds is None
+        assert rows["bpr"].texts()[-1] == ""
+        assert rows["sl"].texts()[-1] == "2.0"
+
     def test_fewer_seeds_than_the_others_are_not_compared(
         self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]
     ) -> None:

@@ -49,6 +49,10 @@ class TestReading:
             ({"datasets": []}, "grid.yaml: datasets: "),
             ({"k": 0}, "grid.yaml: k: expected greater than or equal to 1, received 0"),
             ({"k": "many"}, "grid.yaml: k: expected a valid integer"),
+            ({"k": True}, "grid.yaml: k: expected a valid integer, received True"),
+            ({"k": "20"}, "grid.yaml: k: expected a valid integer, received '20'"),
+            ({"seeds": ["1"]}, "grid.yaml: seeds.0: expected a valid integer, received '1'"),
+            ({"variants": {"": {"loss.tau": 0.3}}}, "grid.yaml: variants: expected a name for each that sets"),
             ({"seeds": [-1]}, "grid.yaml: seeds.0: expected greater than or equal to 0, received -1"),
             (
                 {"seeds": [0, 2**63]},

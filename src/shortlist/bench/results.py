@@ -33,7 +33,7 @@ class Row:
     metric: str
     published: float | None
     values: Mapping[int, float]
-    seconds: float
+    seconds: float | None
     failures: Mapping[int, str] = field(default_factory=dict)
     """Why seeds failed."""
     validation: Mapping[int, float] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class Row:
             "" if self.p is None else p_text(self.p),
             _figure(self.valid, 4),
             f"{len(self.values)}{failed}",
-            f"{self.seconds:.1f}",
+            _figure(self.seconds, 1),
         ]
 
     def as_json(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def _row(metric: str, published: float | None, results: Mapping[Cell, Result]) -
         values = {seed: run.metrics.get(part, {}).get(metric) for seed, run in runs.items()}
         return {seed: value for seed, value in values.items() if value is not None}
 
-    seconds = statistics.mean(run.metrics["seconds"]["train"] for run in runs.values()) if runs else 0.0
+    seconds = statistics.mean(run.metrics["seconds"]["train"] for run in runs.values()) if runs else None
     return Row(
         *next(iter(results)).place,
         metric,
@@ -191,7 +191,7 @@ def _marked(
         return [(row, row) for row, _ in group]
     (best, place), others = ranked[0], ranked[1:]
     theirs = [row for row, _ in ranked if row.loss not in ours]
-    compared = theirs if len(theirs) < len(ranked) else [row for row, _ in others]
+    compared = theirs if any(row.loss in ours for row, _ in group) else [row for row, _ in others]
     ps = p_values(runs[place], [runs[other] for _, other in others], best.metric)
     p_of = {id(row): p for (row, _), p in zip(others, ps, strict=True)}
     is_sure = all(p is not None and p < SURE for p in ps)

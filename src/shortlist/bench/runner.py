@@ -15,6 +15,7 @@ from pathlib import Path
 from shortlist.bench.cells import Cell
 from shortlist.data import Split, builtin, load
 from shortlist.data.public_sets import SETS
+from shortlist.data.sources import SUFFIXES
 from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable, described, unknown
 from shortlist.runs import (
     CHECKPOINT,
@@ -94,8 +95,9 @@ class Bench:
         if not self.registered and dataset in ORIGINS:  # the name is right
             origin = f"{ORIGINS[dataset]} (docs/bench.md tells more)"
             raise InputError(f"bench: {dataset} is not at hand; {origin}; {looked}")
-        inside = [] if self.data is None or not self.data.is_dir() else [each.name for each in self.data.iterdir()]
-        raise InputError(f"{unknown('bench', 'dataset', dataset, [*inside, *names])}; {looked}")
+        inside = [] if self.data is None or not self.data.is_dir() else self.data.iterdir()
+        at_hand = {each.name for each in inside if each.name.endswith(SUFFIXES) or any(each.glob("train.*"))}
+        raise InputError(f"{unknown('bench', 'dataset', dataset, sorted(at_hand | set(names)))}; {looked}")
 
     def split(self, cell: Cell, seed: int | None = None) -> Split:
         """The data of a cell, or the same with another seed."""

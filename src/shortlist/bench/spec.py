@@ -31,7 +31,7 @@ AXES = ("dataset", "model", "loss", "variant")
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Rule(_Strict):
@@ -141,7 +141,7 @@ def is_shipped(source: str | Path) -> bool:
 
 def name_of(source: str | Path) -> str:
     """How errors call a specification: the file's name, or that of a shipped one."""
-    return str(source) if is_shipped(source) or not Path(source).exists() else Path(source).name
+    return str(source) if is_shipped(source) or not Path(source).exists() else Path(source).name or str(source)
 
 
 def _parsed(text: str, owner: str) -> Any:
@@ -184,6 +184,8 @@ def _check(spec: Spec, owner: str) -> None:
             raise InputError(f"{owner}: {axis}: expected each once, received {', '.join(map(str, values))}")
     _check_names(spec, owner)
     for name, variant in spec.variants.items():
+        if not name and variant.set:  # no name is that of the plain form, which can be asked for beside the others
+            raise InputError(f"{owner}: variants: expected a name for each that sets something, received an empty one")
         if "variant" in variant.when:  # it is what the rule is to make
             raise InputError(f"{owner}: variants.{name}.when: expected dataset, model or loss, received variant")
     for rule in [*spec.variants.values(), *spec.settings]:

@@ -33,7 +33,10 @@ def bench(
         Path | None, typer.Option("--data", help="Folder with the datasets; else where SHORTLIST_DATA points.")
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="NAME", help="Only this dataset, model, loss or variant.")
+        list[str] | None,
+        typer.Option(
+            "--only", metavar="NAME", help="Only this dataset, model, baseline, loss or variant; can be given often."
+        ),
     ] = None,
     seeds: Annotated[str | None, typer.Option("--seeds", metavar="N,N,…", help="Other seeds than the grid's.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many processes share the work.")] = 1,
@@ -45,7 +48,8 @@ def bench(
         bool, typer.Option("--list", help="List the grids that come along; with --dry-run, about how long each takes.")
     ] = False,
     write: Annotated[
-        list[Path] | None, typer.Option("--write", metavar="FILE", help="Write the table: .md, .csv or .tex.")
+        list[Path] | None,
+        typer.Option("--write", metavar="FILE", help="Write the table: .md, .csv or .tex; can be given often."),
     ] = None,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="PAGE.html", help="The page; DIR/report.html unless given.")

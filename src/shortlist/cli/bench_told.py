@@ -104,5 +104,7 @@ def _table(rows: Sequence[Row], columns: dict[str, int]) -> Table:
 def _texts(row: Row) -> dict[str, str]:
     """The texts of a row by column; a baseline stands where others have their loss."""
     from shortlist.bench.results import HEAD
+    from shortlist.bench.spec import label_of
 
-    return {**dict(zip(HEAD, row.texts(), strict=True)), "loss": row.label or row.model}
+    label = row.label if row.loss else label_of(row.model, row.variant)
+    return {**dict(zip(HEAD, row.texts(), strict=True)), "loss": label}
