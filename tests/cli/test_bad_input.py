@@ -125,6 +125,27 @@ def test_an_interruption_is_one_line_too(monkeypatch: pytest.MonkeyPatch, shortl
     assert (answer.code, answer.out, answer.err) == (130, "", "shortlist: interrupted\n")
 
 
+class _Panic(BaseException):
+    """What a library in Rust makes of an interruption."""
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_a_panic_is_an_interruption_where_there_was_one(
+    monkeypatch: pytest.MonkeyPatch, shortlist: Command, ease: Path, interrupted: bool
+) -> None:
+    def panic(*_: object, **__: object) -> None:
+        raise _Panic
+
+    monkeypatch.setattr("shortlist.runs.open_run", panic)
+    monkeypatch.setattr("shortlist.cli._interrupts", [signal.SIGINT] if interrupted else [])
+    if not interrupted:
+        with pytest.raises(_Panic):
+            shortlist("evaluate", ease)
+        return
+    answer = shortlist("evaluate", ease)
+    assert (answer.code, answer.out, answer.err) == (130, "", "shortlist: interrupted\n")
+
+
 def test_an_interruption_that_a_library_takes_for_a_damaged_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ease: Path
 ) -> None:

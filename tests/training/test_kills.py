@@ -197,8 +197,10 @@ class TestInterruptions:
                 assert after != "nothing" or before == "nothing"
                 assert answer.code in {0, 130}
                 if answer.code == 130:
-                    assert answer.err.count("\n") == 1
-                    lines.append(answer.err)
+                    *panic, line = answer.err.splitlines(keepends=True)  # what polars says of its own in rare moments
+                    assert not panic or panic[0].lstrip().startswith("thread '")
+                    assert "Traceback" not in answer.err
+                    lines.append(line)
                 life += after == "a run"
                 tries += 1
         training.finish(tmp_path / f"{life}")

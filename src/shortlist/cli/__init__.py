@@ -49,6 +49,10 @@ def run(arguments: Sequence[str]) -> int:
         return _say("interrupted", INTERRUPTED)
     except Exception as problem:
         return _fail(problem, f"{type(problem).__name__}: {problem!s:.300} (SHORTLIST_DEBUG=1 tells more)", FAILED)
+    except BaseException:  # a library in another language makes a panic of Ctrl-C, which is no Exception
+        if not _interrupts:
+            raise
+        return _say("interrupted", INTERRUPTED)
 
 
 def _share_cores() -> None:
