@@ -45,7 +45,7 @@ class Case:
             log_weight=self.log_weight_C,
         )
 
-    def factored(self) -> FactoredTable:
+    def factored(self, bound: float | None = None) -> FactoredTable:
         return FactoredTable(
             self.row_RD,
             self.item_CD,
@@ -53,6 +53,7 @@ class Case:
             column_P=self.column_P,
             bias_C=self.bias_C,
             log_weight_C=self.log_weight_C,
+            bound=bound,
             workspace=Workspace(self.max_elements),
         )
 

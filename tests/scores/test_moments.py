@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from scores.tables import Case, random_case
 from shortlist.losses.recall import Scaled
 from shortlist.losses.softmax import LogActivation, LogAtan, LogRelu, LogTanh
-from shortlist.scores import FactoredTable, Hinge, Kernel, ScoreTable, Sigmoid, Softplus, Workspace
+from shortlist.scores import FactoredTable, Hinge, Kernel, ScoreTable, Sigmoid, Softplus
 from shortlist.scores.moments import Expansion
 
 BOUND = 0.5
@@ -47,18 +47,6 @@ def bounded(seed: int, rows: int = 6, items: int = 60, *, weights: bool = False,
     return dataclasses.replace(case, row_RD=unit_RD.requires_grad_(), item_CD=unit_CD.mul(0.6 * BOUND).requires_grad_())
 
 
-def table_of(case: Case, bound: float | None = BOUND) -> FactoredTable:
-    return FactoredTable(
-        case.row_RD,
-        case.item_CD,
-        row_P=case.row_P,
-        column_P=case.column_P,
-        log_weight_C=case.log_weight_C,
-        bound=bound,
-        workspace=Workspace(case.max_elements),
-    )
-
-
 def in_double(case: Case) -> Case:
     """The same numbers in double precision, as leaves of their own."""
     row_RD, item_CD = (vector.detach().double().requires_grad_() for vector in (case.row_RD, case.item_CD))
@@ -82,8 +70,8 @@ def test_sums_and_gradients_are_those_over_the_pairs(kernel: Kernel, form: dict[
             case = dataclasses.replace(
                 case, row_P=torch.arange(6).repeat(2), column_P=torch.zeros(12, dtype=torch.long)
             )
-        assert by_moments(table_of(case), kernel)
-        found = value_and_gradients(ask(table_of(case), kernel), case)
+        assert by_moments(case.factored(BOUND), kernel)
+        found = value_and_gradients(ask(case.factored(BOUND), kernel), case)
         right = in_double(case)
         expected = value_and_gradients(ask(right.dense(), kernel), right)
         for ours, theirs in zip(found, expected, strict=True):
@@ -126,9 +114,9 @@ def test_a_sum_far_below_what_it_could_be_is_taken_over_the_pairs() -> None:
     item_CD = torch.tensor([[0.5, 0.0], [0.5, 0.0], [-0.5, 0.0], [-0.5, 0.0]])
     case = Case(row_RD, item_CD, torch.tensor([0, 0]), torch.tensor([0, 1]))
     assert Expansion.of(kernel, BOUND, by_logarithm=True) is not None
-    assert not by_moments(table_of(case), kernel)
+    assert not by_moments(case.factored(BOUND), kernel)
     right = in_double(case).dense().pair_logsumexp(kernel)
-    torch.testing.assert_close(table_of(case).pair_logsumexp(kernel).double(), right.detach(), rtol=1e-5, atol=0)
+    torch.testing.assert_close(case.factored(BOUND).pair_logsumexp(kernel).double(), right.detach(), rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -146,10 +134,10 @@ def test_kernels_that_have_no_expansion(kernel: Kernel, bound: float, why: str) 
 
 def test_pairs_are_summed_where_moments_would_not_do() -> None:
     case, kernel = bounded(0), LogTanh(0.1)
-    assert by_moments(table_of(case), kernel)
-    assert not by_moments(table_of(case, bound=None), kernel)  # scores may be anything
-    assert not by_moments(table_of(in_double(case)), kernel)  # double precision asks for more terms
+    assert by_moments(case.factored(BOUND), kernel)
+    assert not by_moments(case.factored(), kernel)  # scores may be anything
+    assert not by_moments(in_double(case).factored(BOUND), kernel)  # double precision asks for more terms
     few = dataclasses.replace(case, row_P=case.row_P[:5], column_P=case.column_P[:5])
-    assert not by_moments(table_of(few), kernel)  # fewer positives than rows: the pairs are soon summed
+    assert not by_moments(few.factored(BOUND), kernel)  # fewer positives than rows: the pairs are soon summed
     heavy = dataclasses.replace(case, log_weight_C=torch.full((60,), 41.0))
-    assert not by_moments(table_of(heavy), kernel)
+    assert not by_moments(heavy.factored(BOUND), kernel)
