@@ -29,7 +29,7 @@ def pair_scores(score_RC: Tensor, positive_RC: Tensor) -> list[tuple[int, Tensor
 def test_all_negatives_drawn_once_give_the_exact_loss(name: str) -> None:
     """Pair by pair, each with the user's negatives, for users of several positives."""
     if not values_of(name).on_its_own:
-        pytest.skip("positives of a row stand against each other, or share its ideal DCG")
+        pytest.skip("a pair depends on the others of its row, or on the size of the catalogue")
     loss = registry[name]()
     case = random_case(0, rows=6, items=15)
     exact = case.factored()
