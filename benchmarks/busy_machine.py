@@ -1,11 +1,11 @@
-"""An epoch on two threads beside background programs, against the same epoch on a quiet machine.
+"""An epoch on two threads beside another program, against the same epoch on a quiet machine.
 
-    python benchmarks/busy_machine.py [--json] [--epochs N]
+    python benchmarks/busy_machine.py [--json] [--epochs N] [--threads N]
 
 A thread that waits for another can spin, which is quick, or sleep, which leaves its core to whoever has work. Measured
 is MF with SL on a set of Electronic's size, batches of 128 users, in a process of its own for each case: as the command
-has it (it spins for about a microsecond), and as torch has it by itself (for about a millisecond). The others are as
-many as the threads, at a low priority, as jobs in the background are. Wanted: at most three times as long as alone.
+has it (it spins for about a microsecond), and as torch has it by itself (for about a millisecond). The other program
+keeps one core busy, as if started from another terminal. Wanted: at most three times as long as alone.
 """
 
 from __future__ import annotations
@@ -46,22 +46,20 @@ def in_a_process(epochs: int, threads: int, spins: dict[str, str]) -> float:
 
 
 @contextmanager
-def neighbours(count: int) -> Iterator[None]:
-    """Programs that do nothing but keep a core busy, at a low priority."""
-    words = [sys.executable, "-c", "import os; os.nice(10)\nwhile True: pass"]
-    processes = [subprocess.Popen(words) for _ in range(count)]
+def neighbour() -> Iterator[None]:
+    """A program that does nothing but keep a core busy, as if started from another terminal."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
     try:
         yield
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        process.kill()
+        process.wait()
 
 
 def measure(epochs: int, threads: int) -> dict[str, object]:
-    """Alone and beside others, as the command has it and as torch has it."""
+    """Alone and beside another program, as the command has it and as torch has it."""
     alone, alone_torch = (in_a_process(epochs, threads, spins) for spins in (COMMAND, TORCH))
-    with neighbours(threads):
+    with neighbour():
         beside, beside_torch = (in_a_process(epochs, threads, spins) for spins in (COMMAND, TORCH))
     return {
         "threads": threads,
@@ -75,7 +73,7 @@ def measure(epochs: int, threads: int) -> dict[str, object]:
 
 
 def main() -> None:
-    arguments = parser("An epoch beside programs that keep the cores busy, and the same epoch alone.")
+    arguments = parser("An epoch beside a program that keeps a core busy, and the same epoch alone.")
     arguments.add_argument("--epochs", type=int, default=3, help="epochs that are measured in each case")
     arguments.add_argument("--child", action="store_true", help="measure one case and print its seconds")
     chosen = arguments.parse_args()
