@@ -286,7 +286,7 @@ class TestSettings:
             cell.check("grid.yaml")
 
 
-YELP = {"slatk-yelp2018-lightgcn", "sl-yelp2018-lightgcn"}
+YELP = {"slatk-yelp2018-lightgcn", "slatk-yelp2018-xsimgcl", "sl-yelp2018-lightgcn"}
 
 
 def measured() -> dict[str, Any]:

@@ -23,7 +23,8 @@ Preset = Annotated[
         "--preset",
         metavar="LOSS-SET-MODEL",
         help="Settings for a published figure, as a start: slatk, sl or bpr; health, electronic or gowalla; "
-        "mf, lightgcn or xsimgcl; also slatk-yelp2018-lightgcn and sl-yelp2018-lightgcn. For instance slatk-health-mf.",
+        "mf, lightgcn or xsimgcl; also slatk-yelp2018-lightgcn, slatk-yelp2018-xsimgcl and sl-yelp2018-lightgcn. "
+        "For instance slatk-health-mf.",
     ),
 ]
 Set = Annotated[

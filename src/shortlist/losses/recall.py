@@ -168,7 +168,7 @@ class CROLossLambda(Loss):
     target = "Recall@N over all N"
     remedy = "a smaller loss.scale"
     citation = "Tang et al., CIKM 2022"
-    cost = "two passes over all items for each positive"
+    cost = "some 100 passes over a user's scores, however many positives; with a step or hinges one for each positive"
     use = "As CROLoss, where ranks should be counted and not only approached."
     similarity: ClassVar[Similarity] = "cosine"
 
