@@ -176,7 +176,7 @@ class TestGood:
         code, printed, shown = watched(["-m", "shortlist", *arguments], columns=300)
         assert code == 0
         assert sum(json.loads(printed)["trials"].values()) == 10
-        assert re.search(r"[1-9] trials.*  [012]:\d\d left .* best 0\.\d{4} with loss\.tau=0\.\d+ ", shown)
+        assert re.search(r"[1-9]\d* trials.*  [012]:\d\d left .* best 0\.\d{4} with loss\.tau=0\.\d+ ", shown)
 
     def test_without_pictures_the_run_stands(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
