@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shortlist.losses.base import Loss, mean_over_positives, registry
-from shortlist.losses.lambdas import inverse_log
+from shortlist.losses.gains import inverse_log
 from shortlist.parameters import param
 from shortlist.scores import ScoreTable, Similarity
 

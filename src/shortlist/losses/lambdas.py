@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from shortlist.losses.base import Loss, mean_over_positives, registry
+from shortlist.losses.gains import gains, grades, ideal_dcg, inverse_log
 from shortlist.parameters import Search, param
 from shortlist.scores import ScoreTable, Softplus, UnitStep, positive_pair_sum
-from shortlist.scores.selection import places
 from shortlist.scores.table import ranks_among_positives
 
 Ranks = Literal["unbiased", "scaled", "table"]
@@ -28,26 +28,6 @@ Delta = Literal["step", "light"]
 
 Discount = Callable[[Tensor], Tensor]
 """A weight of one whole or fractional number: a rank, or how far two ranks are apart."""
-
-
-def grades(table: ScoreTable) -> Tensor:
-    """The label of each positive: its grade, or 1."""
-    pos_P = table.positives()
-    return torch.ones_like(pos_P) if table.grade_P is None else table.grade_P.to(pos_P.dtype)
-
-
-def gains(table: ScoreTable) -> Tensor:
-    """2^y − 1 of each positive."""
-    return torch.exp2(grades(table)) - 1
-
-
-def ideal_dcg(table: ScoreTable, k: int | None = None) -> Tensor:
-    """The DCG of each positive's row, among its first k places, if its positives stood in the best order."""
-    gain_P = gains(table)
-    order_P = torch.argsort(gain_P, descending=True, stable=True)
-    rank_P = torch.empty_like(table.row_P).scatter_(0, order_P, places(table.row_P[order_P], table.n_rows)) + 1
-    part_P = torch.where(rank_P <= (k or table.n_positives), gain_P * inverse_log(rank_P.to(gain_P.dtype)), 0)
-    return table.per_positive(table.row_total(part_P))
 
 
 def counts(table: ScoreTable, ranks: Ranks) -> Tensor | None:
@@ -84,15 +64,6 @@ def ranks_of_positives(table: ScoreTable, count: Tensor | None) -> Tensor:
     count_P2 = table.per_positive(count.view(table.n_rows, -1)).to(pos_P.dtype)
     own_P = count_P2[:, 1] if count_P2.shape[1] == 2 else 1
     return own_P * among_P + count_P2[:, 0] * (rank_P - among_P)
-
-
-def inverse_log(rank: Tensor) -> Tensor:
-    """1/D(r), what a place is worth.
-
-    >>> inverse_log(torch.tensor([1.0, 3.0]))
-    tensor([1.0000, 0.5000])
-    """
-    return torch.log2(rank + 1).reciprocal_()
 
 
 def inverse_log_gap(distance: Tensor) -> Tensor:

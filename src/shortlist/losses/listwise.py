@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from shortlist.losses.base import Loss, mean_over_positives, mean_over_rows, registry
-from shortlist.losses.lambdas import grades
+from shortlist.losses.gains import grades
 from shortlist.parameters import Search, param
 from shortlist.scores import Kernel, ScoreTable
 from shortlist.scores.selection import places

@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from shortlist.errors import InputError
 from shortlist.losses.base import Loss, mean_over_rows, registry
-from shortlist.losses.lambdas import gains, ideal_dcg, inverse_log
+from shortlist.losses.gains import gains, ideal_dcg, inverse_log
 from shortlist.parameters import Search, param
 from shortlist.scores import ScoreTable
 from shortlist.scores.products import apply

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from shortlist.losses.base import Loss, mean_over_positives, mean_over_rows, registry
-from shortlist.losses.lambdas import gains, ideal_dcg, inverse_log
+from shortlist.losses.gains import gains, ideal_dcg, inverse_log
 from shortlist.parameters import Search, param
 from shortlist.scores import Kernel, ScoreTable, Sigmoid, Similarity, SquaredHinge, positive_pair_sum
 
