@@ -62,6 +62,20 @@ class TestTrials:
         assert study.trials()[1].why == "it burst"
         assert names(study) == set()
 
+    def test_known_settings_have_a_head_start(self, opened: Open) -> None:
+        """The best of many is too good: what is found has to be better by 1 % than the default."""
+        study = opened()
+        run(study, 0.5)
+        run(study, None, why="it burst")
+        run(study, 0.504)
+        best = study.best()
+        assert best is not None
+        assert (best.start, best.value) == ("default", 0.5)
+        run(study, 0.506)
+        best = study.best()
+        assert best is not None
+        assert (best.start, best.value) == ("", 0.506)
+
     def test_no_more_than_asked_for(self, opened: Open) -> None:
         study = opened()
         run(study, 0.5)

@@ -24,7 +24,7 @@ from shortlist.runs.experiment import (
 from shortlist.training import Progress
 from shortlist.training.checkpoint import Checkpoint, load, save
 from shortlist.tuning.space import Space
-from shortlist.tuning.study import Study, Trial, optuna
+from shortlist.tuning.study import Study, Trial, optuna, worth
 
 WEIGHTS = "best.safetensors"
 """The model of the best trial so far: what a second training would end with, to the last bit."""
@@ -172,7 +172,8 @@ def _try(study: Study, trial: Any, split: Split, floor: float | None, look: Call
         return study.done(trial, None, **facts(described(problem)))
     with study.alone():
         best = study.best()
-        if best is None or best.value is None or value > best.value:
+        mine = worth(value, trial.user_attrs.get("start", ""))
+        if best is None or best.value is None or mine > worth(best.value, best.start):
             known = {"number": trial.number, "settings": settings, "progress": vars(progress)}
             save(study.folder / WEIGHTS, Checkpoint(chosen.model.state(), {**known, **facts()}))
     return study.done(trial, value, **facts())
