@@ -4,7 +4,7 @@
 
 A thread that waits for another can spin, which is quick, or sleep, which leaves its core to whoever has work. Measured
 is MF with SL on a set of Electronic's size, batches of 128 users, in a process of its own for each case: as the command
-has it (it spins for about a microsecond), and as torch has it by itself (for about a millisecond). The other program
+has it (1000 turns of the waiting loop, then sleep), and as torch has it by itself (300,000 turns). The other program
 keeps one core busy, as if started from another terminal. Wanted: at most three times as long as alone.
 """
 
