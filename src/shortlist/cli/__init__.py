@@ -58,9 +58,10 @@ def run(arguments: Sequence[str]) -> int:
 def _share_cores() -> None:
     """Let a thread that waits for others soon go to sleep; to be called before torch is loaded.
 
-    By default torch's OpenMP (libgomp) turns its waiting loop 300,000 times first, here 1000 times. Where another program wants a core as well, the
-    spinning thread holds the core that the awaited one needs, in every operation of every step: training takes tens of
-    times as long (``benchmarks/busy_machine.py``). What the environment already says is left alone.
+    By default torch's OpenMP (libgomp) turns its waiting loop 300,000 times first, here 1000 times. Where another
+    program wants a core as well, the spinning thread holds the core that the awaited one needs, in every operation of
+    every step: training takes tens of times as long (``benchmarks/busy_machine.py``). What the environment already says
+    is left alone.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
