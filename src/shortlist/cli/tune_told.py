@@ -90,6 +90,7 @@ def _text(value: Any) -> str:
 def say_found(job: Job, run: Run, study: Study, page: Path | None, as_json: bool) -> None:
     """What was found."""
     from shortlist.cli.train import tell as tell_run
+    from shortlist.tuning import passed_over
 
     facts, best = run.config["tuned"], study.best()
     assert best is not None
@@ -108,6 +109,7 @@ def say_found(job: Job, run: Run, study: Study, page: Path | None, as_json: bool
         return
     tell_run(run, as_json=False)
     counts = ", ".join(f"{count} {state}" for state, count in facts["trials"].items() if count)
-    print(f"Trials: {counts}; best {facts['metric']} on validation {best.value:.4f}, trial {best.number}")
+    others = passed_over(study.trials(), best)
+    print(f"Trials: {counts}; best {facts['metric']} on validation {best.value:.4f}, trial {best.number}{others}")
     print(f"Again: {again}")
     print(f"Study: {study.folder}" + ("" if page is None else f"   Page: {page}"))

@@ -67,6 +67,19 @@ class Trial:
     why: str = ""
 
 
+def passed_over(trials: Sequence[Trial], taken: Trial) -> str:
+    """In words, what other trials reached where one of known settings was taken; nothing where none was better.
+
+    >>> taken = Trial(0, "done", 0.5, {}, "default")
+    >>> passed_over([taken, Trial(1, "done", 0.504, {})], taken)
+    ' (others reach 0.5040, which is not 1 % above known settings)'
+    """
+    most = max((each.value for each in trials if each.state == "done" and each.value is not None), default=0.0)
+    if taken.value is None or most <= taken.value:
+        return ""
+    return f" (others reach {most:.4f}, which is not {HEAD_START:.0%} above known settings)".replace("%", " %")
+
+
 class Study:
     """The trials of a folder. Any number of processes may work on it at once.
 
