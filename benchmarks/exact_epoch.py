@@ -36,7 +36,7 @@ def measure(cycles: int, batch: int) -> dict[str, object]:
     """Turns of a floor epoch and a real one."""
     name, split = gowalla()
     train = split.train
-    loss = SLAtK(k=20, tau=0.1, tau_w=1.0, weight="published", pull=1.0, refresh=5)
+    loss = SLAtK(k=20, tau=0.1, tau_w=1.0, weight="published", positive_weight=1.0, refresh=5)
     settings = TrainingSettings(epochs=5 * cycles + 1, batch=batch)
     training = Training(MF(), loss, train, training=settings, optimizer=OptimizerSettings())
     products(train.n_users, train.n_items, batch)  # warm up both

@@ -18,7 +18,7 @@ import torch
 from _common import gowalla, memory_mb, parser, show
 from shortlist.data import Interactions
 from shortlist.losses import SL
-from shortlist.models import MF, LightGCN, SimGCL, Trained, XSimGCL
+from shortlist.models import MF, LightGCN, SimGCL, TrainableModel, XSimGCL
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
 
 
@@ -26,7 +26,7 @@ class _Enough(Exception):
     """The steps of a turn are done."""
 
 
-def prepared(model: Trained, train: Interactions, batch: int) -> Training:
+def prepared(model: TrainableModel, train: Interactions, batch: int) -> Training:
     """A training at its start."""
     settings = TrainingSettings(epochs=1000, batch=batch)
     return Training(model, SL(tau=0.1), train, training=settings, optimizer=OptimizerSettings())
@@ -49,7 +49,7 @@ def steps_of(training: Training, count: int) -> list[float]:
 def measure(turns: int, steps: int, batch: int) -> dict[str, object]:
     """Turns of steps of each model."""
     name, split = gowalla()
-    models: dict[str, Trained] = {
+    models: dict[str, TrainableModel] = {
         "mf": MF(), "lightgcn": LightGCN(layers=2), "xsimgcl": XSimGCL(layers=3), "simgcl": SimGCL(layers=3)
     }  # fmt: skip
     trainings = {each: prepared(model, split.train, batch) for each, model in models.items()}

@@ -41,7 +41,7 @@ from shortlist.data import Interactions, LoadOptions, load
 from shortlist.losses import SL, Loss, registry
 from shortlist.models import MF
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
-from shortlist.training.gradients import carried_by_top, gradient_sizes
+from shortlist.training.gradient_concentration import carried_by_top, gradient_sizes
 
 CYCLE = 5
 TOP = 0.05
@@ -53,7 +53,7 @@ PUBLISHED: dict[str, dict[str, str]] = {
 }
 """SL@K (KDD 2025): Figure 1 on Electronic; after the semicolon Table 17, seconds of an epoch on MovieLens and Food."""
 
-HEAD = ("loss", "against", "seconds", "times_sl", "published_times_sl", "peak_mb", "above_start_mb",
+HEAD = ("loss", "candidates", "seconds", "times_sl", "published_times_sl", "peak_mb", "above_start_mb",
         "top_share", "published_top_share", "epochs")  # fmt: skip
 
 Against = Literal["auto", "all"]
@@ -76,7 +76,7 @@ def ready(loss: Loss, train: Interactions, against: Against, cycles: int) -> Tra
         MF(similarity=loss.similarity),
         loss,
         train,
-        training=TrainingSettings(epochs=1 + CYCLE * cycles, against=against),
+        training=TrainingSettings(epochs=1 + CYCLE * cycles, candidates=against),
         optimizer=OptimizerSettings(schedule="constant"),
     )
 
@@ -140,7 +140,7 @@ def measure(name: str, against: Against, chosen: Any) -> dict[str, object]:
     beside, _ = timed(ready(SL(), train, "all", 1), 1, limit)
     return {
         "loss": name,
-        "against": "drawn" if against == "auto" and loss.sampled is not None else "all",
+        "candidates": "drawn" if against == "auto" and loss.sampled is not None else "all",
         "seconds": round(seconds, 4),
         "sl_seconds": round(beside, 4),
         "times_sl": round(seconds / beside, 2),
@@ -161,7 +161,7 @@ def apart(name: str, against: Against, chosen: Any) -> dict[str, Any]:
     command += ["--threads", chosen.threads]
     answer = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if answer.returncode:
-        return {"loss": name, "against": against, "error": answer.stderr.strip().splitlines()[-1][:300]}
+        return {"loss": name, "candidates": against, "error": answer.stderr.strip().splitlines()[-1][:300]}
     row: dict[str, Any] = json.loads(answer.stdout)
     return row
 
@@ -200,7 +200,7 @@ def markdown(rows: list[dict[str, Any]], command: str) -> str:
     ]
     for row in rows:
         if "error" in row:
-            lines.append(f"| {row['loss']} | {row['against']} | {row['error']} |" + " |" * 7)
+            lines.append(f"| {row['loss']} | {row['candidates']} | {row['error']} |" + " |" * 7)
             continue
         cells = {**dict.fromkeys(HEAD, ""), **row, "top_share": f"{100 * row['top_share']:.1f} %"}
         lines.append("| " + " | ".join(str(cells[key]) for key in HEAD) + " |")
@@ -212,7 +212,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     import altair as alt
 
     measured = [
-        {**row, "name": row["loss"] + (", drawn" if row["against"] == "drawn" else "")}
+        {**row, "name": row["loss"] + (", drawn" if row["candidates"] == "drawn" else "")}
         for row in rows
         if "error" not in row
     ]

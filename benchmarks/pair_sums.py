@@ -19,7 +19,7 @@ from _common import gowalla, parser, seconds, show
 from exact_epoch import products
 from shortlist.losses import PSL
 from shortlist.scores import FactoredTable, Workspace
-from shortlist.training.memory import keep_memory
+from shortlist.training.malloc import tune_malloc
 
 BOUND, DIM = 0.5, 64
 
@@ -34,7 +34,7 @@ def vectors(n_users: int, n_items: int, row_P: Tensor, item_P: Tensor) -> tuple[
 
 def measure(users: int, turns: int) -> dict[str, object]:
     """Turns of both ways and of the bare products."""
-    keep_memory()
+    tune_malloc()
     name, split = gowalla()
     train = split.train
     chosen = train.user_counts().argsort(kind="stable")[:: max(1, train.n_users // users)][:users]  # few items and many

@@ -19,8 +19,8 @@ import torch
 from scipy import sparse
 
 from _common import gowalla, memory_mb, parser, seconds, show
-from shortlist.models.graph import Link, Pairs, Sparse, layer_sums
-from shortlist.training.memory import keep_memory
+from shortlist.models.graph import Adjacency, InteractionGraph, Sparse, layer_sums
+from shortlist.training.malloc import tune_malloc
 
 
 def scipy_matrix(matrix: Sparse, columns: int) -> sparse.csr_matrix:
@@ -37,7 +37,7 @@ def torch_matrix(matrix: Sparse, columns: int) -> torch.Tensor:
         return torch.sparse_csr_tensor(matrix.start_N, matrix.column_E, matrix.weight_E, shape)
 
 
-def ways(link: Link, user_UD: torch.Tensor, item_ID: torch.Tensor) -> dict[str, Callable[[], object]]:
+def ways(link: Adjacency, user_UD: torch.Tensor, item_ID: torch.Tensor) -> dict[str, Callable[[], object]]:
     """One layer, both halves, by each way there is."""
     halves = ((link.matrix, item_ID), (link.transposed, user_UD))
     given = [
@@ -54,10 +54,10 @@ def ways(link: Link, user_UD: torch.Tensor, item_ID: torch.Tensor) -> dict[str, 
 
 def measure(turns: int, dim: int) -> dict[str, object]:
     """Turns of every way; ours also as one layer of a model, forwards and backwards."""
-    keep_memory()
+    tune_malloc()
     name, split = gowalla()
     train = split.train
-    link = Pairs.of(train).link(0.5, 0.5)
+    link = InteractionGraph.of(train).link(0.5, 0.5)
     user_UD, item_ID = torch.randn(train.n_users, dim), torch.randn(train.n_items, dim)
     grads = torch.randn(train.n_users, dim), torch.randn(train.n_items, dim)
     parameters = user_UD.clone().requires_grad_(), item_ID.clone().requires_grad_()
@@ -100,7 +100,7 @@ def measure(turns: int, dim: int) -> dict[str, object]:
     }
 
 
-def _difference(link: Link, given: tuple[torch.Tensor, ...], found: tuple[torch.Tensor, ...]) -> float:
+def _difference(link: Adjacency, given: tuple[torch.Tensor, ...], found: tuple[torch.Tensor, ...]) -> float:
     """How far one layer over the given vectors, or gradients, is from scipy's at most."""
     user_UD, item_ID = (part.numpy() for part in given)
     expected = (

@@ -22,8 +22,9 @@ import torch
 from _common import DATA, parser, show
 from shortlist.data import LoadOptions, load
 from shortlist.errors import InputError
-from shortlist.runs import CHECKPOINT, PRESETS, Plan, Run, difference, fit, open_run, plan
-from shortlist.runs.experiment import with_temperature
+from shortlist.experiment import PRESETS, ExperimentConfig, fit, plan
+from shortlist.experiment.experiment import with_temperature
+from shortlist.runs import CHECKPOINT, Run, difference, open_run
 
 PROTOCOL: Literal["irbenchmark"] = "irbenchmark"
 HEAD = ("preset", "metric", "published", "mean", "deviation", "ratio", "values", "epochs", "seconds")
@@ -48,7 +49,7 @@ def finished(name: str, seed: int, folder: Path) -> Run | None:
     return run
 
 
-def planned(name: str) -> Plan:
+def planned(name: str) -> ExperimentConfig:
     """What a preset says."""
     preset = PRESETS[name]
     return plan(preset.model, preset.loss, preset.k, values=preset.settings)

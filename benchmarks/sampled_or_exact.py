@@ -24,7 +24,7 @@ def curve(split: Split, settings: TrainingSettings, lr: float, mark: float, limi
     model, points = MF(), []
     training = Training(
         model,
-        SLAtK(k=20, tau=0.2, tau_w=2.5, weight="published", pull=1.0),
+        SLAtK(k=20, tau=0.2, tau_w=2.5, weight="published", positive_weight=1.0),
         split.train,
         training=settings,
         optimizer=OptimizerSettings(lr=lr, schedule="constant"),
@@ -45,10 +45,10 @@ def measure(name: str, share: float, limit: float) -> dict[str, object]:
     """Both ways to the same mark."""
     folder = DATA / name
     split = load(folder, LoadOptions(protocol="irbenchmark")) if folder.exists() else made(1974, 1200, 24)
-    exact = curve(split, TrainingSettings(epochs=80, against="all"), 0.01, 1.0, limit)
+    exact = curve(split, TrainingSettings(epochs=80, candidates="all"), 0.01, 1.0, limit)
     mark = share * max(value for _, value in exact)
     exact_s = next(took for took, value in exact if value >= mark)
-    sampled = curve(split, TrainingSettings(epochs=200, against="pairs", negatives=1000), 0.01, mark, limit)
+    sampled = curve(split, TrainingSettings(epochs=200, candidates="pairs", negatives=1000), 0.01, mark, limit)
     took, value = sampled[-1]
     reached = value >= mark
     return {

@@ -24,7 +24,7 @@ from shortlist.training import OptimizerSettings, Training, TrainingSettings
 def one(users: int, items: int, pairs_a_user: int, negatives: int) -> dict[str, float]:
     """Seconds and peak memory of one epoch, in this process."""
     train = made(users, items, pairs_a_user).train
-    settings = TrainingSettings(epochs=1, against="shared", negatives=negatives, batch=2048)
+    settings = TrainingSettings(epochs=1, candidates="shared", negatives=negatives, batch=2048)
     loss = SLAtK(k=20, tau=0.1, refresh=1)
     training = Training(MF(), loss, train, training=settings, optimizer=OptimizerSettings())
     took = seconds(training.epoch)

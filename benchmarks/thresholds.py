@@ -27,7 +27,7 @@ from _common import DATA, made, parser, show
 from shortlist.data import LoadOptions, load
 from shortlist.losses import SLAtK
 from shortlist.models import MF
-from shortlist.report.drawing import PALETTE, SHAPES
+from shortlist.report.theme import PALETTE, SHAPES
 from shortlist.scores import Factors, Workspace
 from shortlist.thresholds import Estimator, Thresholds, judge
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
@@ -97,7 +97,7 @@ def measure(name: str, k: int, epochs: int) -> dict[str, Any]:
     """Error and cost of each estimator on a model in training."""
     folder, workspace = DATA / name, Workspace()
     split = load(folder, LoadOptions(protocol="irbenchmark")) if folder.exists() else made(13_455, 8_360, 17)
-    loss = SLAtK(k=k, tau=0.2, tau_w=2.25, weight="published", pull=1.0)
+    loss = SLAtK(k=k, tau=0.2, tau_w=2.25, weight="published", positive_weight=1.0)
     model = MF()
     training = Training(
         model, loss, split.train, training=TrainingSettings(epochs=epochs), optimizer=OptimizerSettings()

@@ -30,7 +30,7 @@ def measure(mark: float, epochs: int, lr: float, batch: int) -> dict[str, object
     model, curve = MF(), []
     training = Training(
         model,
-        SLAtK(k=20, tau=0.1, tau_w=1.0, weight="published", pull=1.0),
+        SLAtK(k=20, tau=0.1, tau_w=1.0, weight="published", positive_weight=1.0),
         train,
         training=TrainingSettings(epochs=epochs, batch=batch),
         optimizer=OptimizerSettings(lr=lr, schedule="linear"),

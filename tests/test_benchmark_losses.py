@@ -15,7 +15,7 @@ import pytest
 import shortlist
 from scripts import imported
 from shortlist.losses import SL, registry
-from training.toys import training
+from training.fixtures import training
 
 SOURCE = Path(shortlist.__file__).parents[1]
 SCRIPT = SOURCE.parent / "benchmarks" / "losses.py"
@@ -67,7 +67,7 @@ def test_it_prints_one_object_and_writes_a_page(tmp_path: Path, clicks: Path) ->
         check=True,
     )
     drawn, exact = json.loads(answer.stdout)["rows"]
-    assert (drawn["loss"], drawn["against"], exact["loss"], exact["against"]) == ("bpr", "drawn", "bpr", "all")
+    assert (drawn["loss"], drawn["candidates"], exact["loss"], exact["candidates"]) == ("bpr", "drawn", "bpr", "all")
     for row in (drawn, exact):
         assert row["seconds"] > 0
         assert row["times_sl"] == pytest.approx(row["seconds"] / row["sl_seconds"], rel=0.2)

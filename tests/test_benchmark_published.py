@@ -14,7 +14,7 @@ import pytest
 import shortlist
 from scripts import imported
 from shortlist.errors import InputError
-from shortlist.runs import Preset
+from shortlist.experiment import Preset
 
 SCRIPT = Path(shortlist.__file__).parents[2] / "benchmarks" / "published.py"
 
@@ -58,8 +58,8 @@ def test_what_is_there_is_not_trained_again(benchmark: ModuleType, tmp_path: Pat
 def test_a_temperature_that_was_found_is_the_preset_s(
     benchmark: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shortlist.runs.pilot.STEPS", 3)
-    looks = {**QUICK, "loss": {}, "training": {**QUICK["training"], "pilot": 1}}
+    monkeypatch.setattr("shortlist.experiment.temperature_search.STEPS", 3)
+    looks = {**QUICK, "loss": {}, "training": {**QUICK["training"], "temperature_epochs": 1}}
     benchmark.PRESETS["sl-told"] = replace(PRESETS["sl-told"], settings=looks)
     run = benchmark.cell("sl-told", 0, tmp_path / "run")
     assert benchmark.cell("sl-told", 0, tmp_path / "run").config == run.config

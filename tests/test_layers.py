@@ -12,7 +12,8 @@ import shortlist
 ROOT = Path(shortlist.__file__).parent
 FLOW = [
     "errors", "parameters", "registry",
-    "data", "negatives", "scores", "thresholds", "losses", "models", "training", "ranking", "metrics", "runs",
+    "data", "negatives", "scores", "thresholds", "losses", "models", "ranking", "metrics", "training", "tasks",
+    "runs", "tracking", "experiment", "recommend",
     "theory", "tuning", "bench", "report", "serving", "cli", "__main__",
 ]  # fmt: skip
 FORBIDDEN = {

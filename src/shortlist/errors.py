@@ -14,11 +14,11 @@ class InputError(ShortlistError, ValueError):
     """What was given cannot be used; the command exits with 2 and nothing has been written."""
 
 
-class Unwritable(ShortlistError):
+class WriteError(ShortlistError):
     """The disk does not take what is written: there is no room, or it breaks. Nothing that is asked for is wrong."""
 
 
-class UnwritablePlace(Unwritable, InputError):
+class WriteTargetError(WriteError, InputError):
     """Nothing can be written at the place that was given."""
 
 

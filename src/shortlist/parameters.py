@@ -13,6 +13,7 @@ anything else.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType, NoneType
@@ -51,6 +52,8 @@ class Param:
     at_least: float | None = None
     at_most: float | None = None
     search: Search | None = None
+    aliases: tuple[str, ...] = ()
+    former_values: Mapping[str, Any] | None = None
     annotation: Any = None
 
     def allowed(self) -> str:
@@ -83,9 +86,14 @@ def param(
     at_least: float | None = None,
     at_most: float | None = None,
     search: Search | None = None,
+    aliases: tuple[str, ...] = (),
+    former_values: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Declare a parameter of a :class:`Configured` class."""
-    return Param(default, help, above, below, at_least, at_most, search)
+    """Declare a parameter of a :class:`Configured` class.
+
+    ``aliases`` are former names, accepted with a notice; ``former_values`` translates values given by a former name.
+    """
+    return Param(default, help, above, below, at_least, at_most, search, aliases, former_values)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(param,))
@@ -115,9 +123,7 @@ class Configured:
 
     def __init__(self, **values: Any) -> None:
         super().__init__()
-        for name in values:
-            if name not in self.declared:
-                raise unknown(type(self).__name__, "parameter", name, self.declared)
+        values = current_names(type(self), values)
         for name, parameter in self.declared.items():
             setattr(self, name, check(type(self).__name__, name, parameter, values.get(name, parameter.default)))
         self.__post_init__()
@@ -132,11 +138,48 @@ class Configured:
     @classmethod
     def from_text(cls, texts: Mapping[str, str], **values: Any) -> Self:
         """Build from the texts of a command line; ``values`` are defaults that a text overrides."""
-        for name, text in texts.items():
-            if name not in cls.declared:
-                raise unknown(cls.__name__, "parameter", name, cls.declared)
-            values[name] = _parse(cls.__name__, name, cls.declared[name], text)
+        for name, text in current_names(cls, texts).items():
+            values[name] = _parse(cls.__name__, name, cls.declared[name], text) if isinstance(text, str) else text
         return cls(**values)
+
+
+class RenamedParameter(FutureWarning):
+    """A parameter was given by its former name."""
+
+
+def renamed(owner: type[Configured], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values that an earlier version has written, by the parameters' current names; what is unknown stays."""
+    former = {alias: (name, one.former_values or {}) for name, one in owner.declared.items() for alias in one.aliases}
+    current = {}
+    for given, value in values.items():
+        name, former_values = former.get(given, (given, {})) if given not in owner.declared else (given, {})
+        current[name] = former_values.get(value, value) if former_values else value
+    return current
+
+
+def current_names(owner: type[Configured], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values by their parameters' current names; a former name is accepted with a notice, an unknown one refused.
+
+    >>> class Softmax(Configured):
+    ...     tau: float = param(default=0.2, aliases=("temperature",))
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     current_names(Softmax, {"temperature": 0.5})
+    {'tau': 0.5}
+    """
+    former = {alias: name for name, declared in owner.declared.items() for alias in declared.aliases}
+    current: dict[str, Any] = {}
+    for given, value in values.items():
+        name = former.get(given, given) if given not in owner.declared else given
+        if name not in owner.declared:
+            raise unknown(owner.__name__, "parameter", given, owner.declared)
+        if name in current:
+            raise InputError(f"{owner.__name__}.{name}: expected one value, received it also as {given!r}")
+        if name != given:
+            message = f"{owner.__name__}.{given} is now {owner.__name__}.{name}"
+            warnings.warn(message, RenamedParameter, stacklevel=3)
+            value = (owner.declared[name].former_values or {}).get(value, value)
+        current[name] = value
+    return current
 
 
 def check(owner: str, name: str, declared: Param, value: Any) -> Any:

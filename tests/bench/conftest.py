@@ -10,7 +10,7 @@ import yaml
 Write = Callable[..., Path]
 
 QUICK = {"model.dim": 8, "optimizer.lr": 0.03, "training.epochs": 4, "training.batch": 8, "training.validate_every": 1,
-         "training.checkpoint_every": 0, "training.pilot": 0}  # fmt: skip
+         "training.checkpoint_every": 0, "training.temperature_epochs": 0}  # fmt: skip
 
 
 @pytest.fixture

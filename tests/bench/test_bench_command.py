@@ -20,11 +20,11 @@ from command import Answer, Command, says
 from processes import children, is_alive, needs_proc, started, wait_for
 from shortlist.bench import SHIPPED, Bench, Cell, cells, read_spec, select
 from shortlist.bench.runner import FAILED
-from shortlist.cli.bench_live import standings, table
+from shortlist.cli.bench.progress import standings, table
 from shortlist.cli.output import in_words
-from shortlist.errors import Unwritable
+from shortlist.errors import WriteError
 from shortlist.runs import CHECKPOINT
-from shortlist.runs.folder import held
+from shortlist.runs.folder import lock
 
 Write = Callable[..., Path]
 
@@ -525,7 +525,7 @@ class TestTogether:
     def test_what_one_job_says_is_said_before_the_others_are_done(
         self, shortlist: Command, words: list[object], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("shortlist.cli.bench_work._share", _fails_once)
+        monkeypatch.setattr("shortlist.cli.bench.execute._share", _fails_once)
         began = time.monotonic()
         says(shortlist(*words, "--jobs", 2), 1, "out: the run cannot be written: No space left on device")
         assert time.monotonic() - began < LONG
@@ -538,7 +538,7 @@ def _fails_once(bench: Callable[[], Bench], *_: object) -> None:
         (folder / "first").mkdir()
     except FileExistsError:
         time.sleep(LONG)
-    raise Unwritable(f"{folder}: the run cannot be written: No space left on device")
+    raise WriteError(f"{folder}: the run cannot be written: No space left on device")
 
 
 class TestLive:
@@ -567,7 +567,7 @@ class TestLive:
             console.print(table(spec, now(), published_figures(spec), height))
             return console.export_text()
 
-        with held(bench.lock(bench.path(grid[2]))):  # as another process would
+        with lock(bench.lock(bench.path(grid[2]))):  # as another process would
             text, small = drawn(30), drawn(3)
         assert "Small: 1 done, 1 failed, 1 running, 9 waiting" in text
         assert re.search(r"✓ +clicks.csv mf sl seed 0 +0\.\d{4} +0\.\d{4}", text)

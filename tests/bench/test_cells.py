@@ -16,7 +16,7 @@ class TestRules:
         rules = [
             {"set": {"loss.tau": 0.3, "training.epochs": 7}},
             {"when": {"loss": ["slatk"]}, "set": {"loss.tau": 0.2, "loss.tau_w": 2}},
-            {"when": {"dataset": "clicks.csv", "variant": "b"}, "set": {"loss.pull": 0.8}},
+            {"when": {"dataset": "clicks.csv", "variant": "b"}, "set": {"loss.positive_weight": 0.8}},
         ]
         found = {
             (cell.loss, cell.variant): cell.plan()
@@ -30,7 +30,7 @@ class TestRules:
             ("slatk", "a"): (0.2, 9),
             ("slatk", "b"): (0.4, 7),
         }
-        pulls = {key: plan.loss.settings()["pull"] for key, plan in found.items() if plan.loss}
+        pulls = {key: plan.loss.settings()["positive_weight"] for key, plan in found.items() if plan.loss}
         assert (pulls["sl", "a"], pulls["sl", "b"], pulls["slatk", "b"]) == (1.0, 0.8, 0.8)
 
     def test_a_variant_of_one_loss_leaves_the_others_plain(self, tmp_path: Path) -> None:
@@ -91,7 +91,13 @@ class TestFolders:
         assert shared >= {f"{name}-mf-{loss}" for name in ("health", "electronic") for loss in losses}
 
     @pytest.mark.parametrize(
-        "change", ["training.epochs: 3", "training.metric: recall", "training.pilot: 2", "loss.pull: 0.9"]
+        "change",
+        [
+            "training.epochs: 3",
+            "training.metric: recall",
+            "training.temperature_epochs: 2",
+            "loss.positive_weight: 0.9",
+        ],
     )
     def test_what_changes_the_result_changes_the_folder(self, tmp_path: Path, change: str) -> None:
         name, value = change.split(": ")

@@ -11,12 +11,12 @@ import pytest
 
 from command import Command
 from shortlist.bench import Bench, Cell, Failure, cells, most_epochs, read_spec, seconds_of_epoch, summarise, work
+from shortlist.bench.cell_status import standing, stopped
 from shortlist.bench.runner import FAILED, LOCKS
-from shortlist.bench.standing import standing, stopped
 from shortlist.data.public_sets import SETS
-from shortlist.errors import InputError, Interrupted, Unwritable, UnwritablePlace
-from shortlist.runs import CHECKPOINT, FILES, Busy, Run, open_run, read_log
-from shortlist.runs.folder import held
+from shortlist.errors import InputError, Interrupted, WriteError, WriteTargetError
+from shortlist.runs import CHECKPOINT, FILES, Run, RunLocked, open_run, read_log
+from shortlist.runs.folder import lock
 from shortlist.training import Training
 
 Write = Callable[..., Path]
@@ -40,7 +40,7 @@ class TestKeys:
         assert self.name(write, data, title="Other", seeds=[0, 5], losses=["sl", "slatk"]) == before
         said = {"loss.tau": 0.2, "training.patience": 4}  # which they are anyway
         assert self.name(write, data, settings=({"set": said},)) == before
-        looks = {"training.pilot": 2}  # for the temperature, unless it is set
+        looks = {"training.temperature_epochs": 2}  # for the temperature, unless it is set
         assert self.name(write, data, settings=({"set": {**said, **looks}},)) != self.name(
             write, data, settings=({"set": looks},)
         )
@@ -55,7 +55,7 @@ class TestKeys:
             {"settings": ({"set": {"model.dim": 9}},)},
             {"settings": ({"set": {"optimizer.lr": 0.06}},)},
             {"settings": ({"set": {"training.epochs": 5}},)},
-            {"settings": ({"set": {"training.pilot": 2}},)},
+            {"settings": ({"set": {"training.temperature_epochs": 2}},)},
             {"settings": ({"set": {"data.noise": 0.1}},)},
             {"settings": ({"set": {"data.protocol": "shortlist"}},)},
             {"settings": ({"set": {"data.seed": 7}},)},
@@ -115,7 +115,7 @@ class TestRunning:
         [
             {"training.checkpoint_every": 7},
             {"training.metric": "ndcg@5"},
-            {"training.pilot": 3},
+            {"training.temperature_epochs": 3},
             {"data.core": 1},
             {"data.test_share": 0.3},  # which rounds to as many
         ],
@@ -215,7 +215,7 @@ class TestOtherLengths:
         other = first(write(metrics=["ndcg@7"]))
         with monkeypatch.context() as patch:
             patch.setattr(Path, "write_bytes", full)
-            with pytest.raises(Unwritable, match="the run cannot be written: No space left on device"):
+            with pytest.raises(WriteError, match="the run cannot be written: No space left on device"):
                 bench.run(other)
         after = {path.name: path.read_bytes() for path in run.folder.iterdir()}
         assert after.keys() == before.keys()
@@ -318,7 +318,7 @@ class TestFailures:
         assert isinstance(bench.result(cell), Run)
 
     @pytest.mark.parametrize(
-        "problem", [Interrupted("stopped"), Unwritable("no room"), UnwritablePlace("no"), KeyboardInterrupt()]
+        "problem", [Interrupted("stopped"), WriteError("no room"), WriteTargetError("no"), KeyboardInterrupt()]
     )
     def test_what_the_machine_does_is_no_failure_of_the_cell(
         self, write: Write, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: BaseException
@@ -397,7 +397,9 @@ class TestPlaces:
         tmp_path.chmod(0o555)
         os.seteuid(65534)
         try:
-            with pytest.raises(UnwritablePlace, match="expected a place to write a run to, received Permission denied"):
+            with pytest.raises(
+                WriteTargetError, match="expected a place to write a run to, received Permission denied"
+            ):
                 bench.run(cell)
         finally:
             os.seteuid(0)
@@ -406,7 +408,7 @@ class TestPlaces:
 
     def test_a_cell_that_another_process_has(self, write: Write, data: Path, tmp_path: Path) -> None:
         bench, cell = Bench(tmp_path / "out", data), first(write())
-        with held(bench.lock(bench.path(cell))), pytest.raises(Busy):
+        with lock(bench.lock(bench.path(cell))), pytest.raises(RunLocked):
             bench.run(cell)
         assert isinstance(bench.run(cell), Run)
 
@@ -415,14 +417,14 @@ class TestPlaces:
     ) -> None:
         bench = Bench(tmp_path / "out", data)
         grid = list(cells(read_spec(write(seeds=[0]))))
-        lock, told, waited = held(bench.lock(bench.path(grid[0]))), [], []
+        first_lock, told, waited = lock(bench.lock(bench.path(grid[0]))), [], []
 
         def pause(seconds: float) -> None:
             waited.append(seconds)
-            lock.__exit__(None, None, None)  # it ends, and has done nothing
+            first_lock.__exit__(None, None, None)  # it ends, and has done nothing
 
         monkeypatch.setattr("shortlist.bench.runner.time.sleep", pause)
-        lock.__enter__()
+        first_lock.__enter__()
         work(bench, grid, lambda cell, result: told.append(cell))
         assert told == [grid[1], grid[0]]
         assert len(waited) == 1
@@ -433,7 +435,7 @@ class TestStanding:
         bench, (cell, other, *_) = Bench(tmp_path / "out", data), cells(read_spec(write()))
         assert standing(bench, cell, "ndcg@5").state == "waiting"
         path = bench.path(cell)
-        with held(bench.lock(path)):
+        with lock(bench.lock(path)):
             assert standing(bench, cell, "ndcg@5").state == "running"
             path.mkdir()
             lines = '{"epoch": 1, "loss": 2.0, "valid ndcg": 0.25}\n{"epoch": 2, "loss": 1.0}\n{"epoch": 3, "lo'
@@ -458,12 +460,12 @@ class TestStanding:
         bench, grid = Bench(tmp_path / "out", data), list(cells(read_spec(write())))
         bench.run(grid[0])
         locks = [bench.lock(bench.path(cell)) for cell in grid]
-        for lock in locks[1:]:
-            lock.mkdir()
+        for path in locks[1:]:
+            path.mkdir()
         os.utime(locks[1], (50, 50))  # by an earlier command
         bench.path(grid[2]).mkdir()
         (bench.path(grid[2]) / "log.jsonl").write_text('{"epoch": 3, "loss": 1.0}\n')
-        with held(locks[3]):  # another process is at it, and goes on
+        with lock(locks[3]):  # another process is at it, and goes on
             assert stopped(bench, grid, 100.0) == f"stopped with 1 of 4 cells done, in {grid[2]} after epoch 3"
         said = f"stopped with 0 of 2 cells done, in {grid[2]} after epoch 3, {grid[3]}"
         assert stopped(bench, grid[2:], 100.0) == said
@@ -479,7 +481,7 @@ class TestStanding:
         assert not (tmp_path / "out").exists()
 
     def test_trials_for_a_temperature_count_among_the_epochs(self, write: Write, data: Path, tmp_path: Path) -> None:
-        looks = {"set": {"training.pilot": 300, "training.epochs": 400}}
+        looks = {"set": {"training.temperature_epochs": 300, "training.epochs": 400}}
         bench = Bench(tmp_path / "out", data)
         sl, bpr, ease = cells(read_spec(write(baselines=["ease"], seeds=[0], settings=(looks,))))
         assert [most_epochs(cell, bench.split(cell)) for cell in (sl, bpr, ease)] == [400 + 4 * 300, 400, 0]

@@ -12,7 +12,7 @@ from shortlist.bench import Row
 from shortlist.bench.results import HEAD
 from shortlist.cli import run
 from shortlist.cli.output import print_json
-from shortlist.metrics import SURE, p_text
+from shortlist.metrics import SIGNIFICANCE, format_p
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +55,10 @@ def test_p_values_are_told_alike_everywhere(
     told = shortlist("compare", ease, popularity, "--out", page).out
     shown = page.read_text()
     row = Row("d", "mf", "sl", "", "ndcg@20", None, {}, 0.0, p=p)
-    assert row.texts()[HEAD.index("p")] == p_text(p)
-    assert told.count(p_text(p)) == 2  # of both tests
-    assert shown.count(f">{escape(p_text(p))}<") == 2
-    assert len(re.findall(rf'class="[^"]*\bmark\b[^"]*"[^>]*>{escape(p_text(p))}<', shown)) == 2 * (p < SURE)
+    assert row.texts()[HEAD.index("p")] == format_p(p)
+    assert told.count(format_p(p)) == 2  # of both tests
+    assert shown.count(f">{escape(format_p(p))}<") == 2
+    assert len(re.findall(rf'class="[^"]*\bmark\b[^"]*"[^>]*>{escape(format_p(p))}<', shown)) == 2 * (p < SIGNIFICANCE)
 
 
 def check_page(html: str, pictures: int) -> None:

@@ -9,16 +9,21 @@ import pytest
 
 from command import Command
 from shortlist.cli.demo import CONTESTANTS, SETTINGS
-from shortlist.runs import open_run, pilot
+from shortlist.experiment import temperature_search
+from shortlist.runs import open_run
 
 README = Path(__file__).parents[2] / "README.md"
 
 
 def test_demo(shortlist: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All models on the whole set, those that are trained for a moment only: enough to be ahead of popularity."""
-    for model, few in {"mf": {"epochs": 4, "pilot": 1}, "lightgcn": {"epochs": 1}, "pooled": {"epochs": 1}}.items():
+    for model, few in {
+        "mf": {"epochs": 4, "temperature_epochs": 1},
+        "lightgcn": {"epochs": 1},
+        "pooled": {"epochs": 1},
+    }.items():
         monkeypatch.setitem(SETTINGS, model, {**SETTINGS[model], "training": few})
-    monkeypatch.setattr(pilot, "STEPS", 1)
+    monkeypatch.setattr(temperature_search, "STEPS", 1)
     answer = shortlist("demo", "--out", tmp_path / "demo", "--json")
     assert answer.code == 0, answer.err
     told = answer.json
@@ -31,7 +36,7 @@ def test_demo(shortlist: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert told["best"] == ranked[0]
     assert all(list(example["lists"]) == ranked for example in told["lists"])
     for name, metrics in told["runs"].items():
-        looked = ["pilot"] if name.startswith("mf") else []
+        looked = ["temperature_search"] if name.startswith("mf") else []
         assert list(metrics["seconds"]) == ["load", *looked, "train", "evaluate"]
     assert [example["user"] for example in told["lists"]] == ["inkscape", "openssh", "pandas"]
     assert all(len(places) == 10 for example in told["lists"] for places in example["lists"].values())

@@ -38,7 +38,7 @@ def test_one_loss_is_told_whole(shortlist: Command, name: str) -> None:
     answer, loss = shortlist("losses", name), registry[name]
     assert [line for line in answer.out.splitlines() if len(line.rstrip()) > 80] == []
     told = in_one_line(answer.out)
-    for fact in (loss.formula, loss.target, loss.citation, loss.cost, loss.use, loss.remedy):
+    for fact in (loss.formula, loss.target, loss.citation, loss.cost, loss.use, loss.collapse_hint):
         assert in_one_line(fact) in told
     for key in loss.declared:
         assert f"loss.{key} " in told

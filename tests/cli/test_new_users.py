@@ -9,7 +9,8 @@ import pytest
 from command import Command
 from shortlist.cli import run
 from shortlist.errors import InputError
-from shortlist.runs import open_run, recommend, recommend_to
+from shortlist.recommend import recommend, recommend_to
+from shortlist.runs import open_run
 
 
 @pytest.fixture(scope="module", params=["mf", "lightgcn", "pooled"])

@@ -15,17 +15,18 @@ from attempts import contents
 from command import Answer, Command, says
 from shortlist.data import load as load_data
 from shortlist.errors import InputError
+from shortlist.experiment import plan
+from shortlist.experiment.presets import PRESETS, Preset
+from shortlist.experiment.temperature_search import find_temperature, trial_epochs
 from shortlist.losses import Loss
-from shortlist.models import Trained
-from shortlist.runs import CHECKPOINT, open_run, plan
-from shortlist.runs.folder import held
-from shortlist.runs.pilot import find_temperature, trial_epochs
-from shortlist.runs.presets import PRESETS, Preset
+from shortlist.models import TrainableModel
+from shortlist.runs import CHECKPOINT, open_run
+from shortlist.runs.folder import lock
 from shortlist.training.checkpoint import load
 from terminal import watched
 
 SETTINGS = ("model.dim=8", "optimizer.lr=0.05", "training.epochs=6", "training.validate_every=2",
-            "training.checkpoint_every=0", "training.pilot=0")  # fmt: skip
+            "training.checkpoint_every=0", "training.temperature_epochs=0")  # fmt: skip
 
 
 def settings(*texts: str) -> list[str]:
@@ -161,7 +162,7 @@ class TestBadSettings:
             ("--set training.epochs=2.5", "received '2.5'"),
             ("--set training.epochs=0", "TrainingSettings.epochs: expected a whole number at least 1, received 0"),
             ("--set training.batch=0", "TrainingSettings.batch"),
-            ("--set training.against=some", "expected one of 'auto', 'all', 'shared', 'pairs', received 'some'"),
+            ("--set training.candidates=some", "expected one of 'auto', 'all', 'shared', 'pairs', received 'some'"),
             ("--set optimizer.lr=0", "OptimizerSettings.lr: expected a number above 0"),
             ("--set optimizer.lr=1e39", "OptimizerSettings.lr: expected a number above 0 and at most "),
             ("--set optimizer.lr=inf", "OptimizerSettings.lr: expected a number above 0"),
@@ -200,7 +201,7 @@ def stopped(shortlist: Command, clicks: Path, tmp_path: Path) -> tuple[Path, Pat
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shortlist.runs.experiment.evaluate_split", interrupt)
+        patch.setattr("shortlist.experiment.experiment.evaluate_split", interrupt)
         says(shortlist(*words(table, out)), 130, "shortlist: interrupted\n")
     assert sorted(files(out)) == [CHECKPOINT, "log.jsonl"]
     return table, out
@@ -233,7 +234,7 @@ class TestBadResumes:
         [
             "--set training.checkpoint_every=7",
             "--set training.metric=ndcg@10",
-            "--set training.pilot=3 --set loss.tau=0.2",
+            "--set training.temperature_epochs=3 --set loss.tau=0.2",
             "--core 1",
             "--test-share 0.3",  # which rounds to as many
         ],
@@ -247,8 +248,8 @@ class TestBadResumes:
 
     def test_another_search_for_the_temperature(self, shortlist: Command, stopped: tuple[Path, Path]) -> None:
         table, out = stopped
-        answer = shortlist(*words(table, out, "--resume"), *settings("training.pilot=3"))
-        says(answer, 2, "made with other data or settings: training.pilot: expected 0, received 3")
+        answer = shortlist(*words(table, out, "--resume"), *settings("training.temperature_epochs=3"))
+        says(answer, 2, "made with other data or settings: training.temperature_epochs: expected 0, received 3")
 
     def test_other_data(self, shortlist: Command, stopped: tuple[Path, Path], ease: Path) -> None:
         table, out = stopped
@@ -297,7 +298,7 @@ class TestBadResumes:
     def test_a_run_that_is_still_in_training(self, shortlist: Command, stopped: tuple[Path, Path]) -> None:
         table, out = stopped
         before = files(out)
-        with held(out):  # as another process would
+        with lock(out):  # as another process would
             says(shortlist(*words(table, out, "--resume")), 2, "expected a run that nobody trains")
             says(shortlist(*words(table, out, "--overwrite")), 2, "received one that is in training")
         assert files(out) == before
@@ -327,30 +328,30 @@ class TestTemperature:
     def test_a_resume_does_not_look_again(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("shortlist.runs.pilot.STEPS", 3)
+        monkeypatch.setattr("shortlist.experiment.temperature_search.STEPS", 3)
         whole, out = tmp_path / "whole", tmp_path / "run"
-        look = settings("training.pilot=1")
+        look = settings("training.temperature_epochs=1")
         assert shortlist(*words(clicks, whole), *look).code == 0
-        answer = self.interrupted_at("shortlist.runs.experiment.find_temperature", shortlist, *words(clicks, out))
+        answer = self.interrupted_at("shortlist.experiment.experiment.find_temperature", shortlist, *words(clicks, out))
         assert answer.code == 0  # it was not looked for where it is not to be
         answer = self.interrupted_at(
-            "shortlist.runs.experiment.evaluate_split", shortlist, *words(clicks, out), *look, "--overwrite"
+            "shortlist.experiment.experiment.evaluate_split", shortlist, *words(clicks, out), *look, "--overwrite"
         )
         says(answer, 130, "interrupted")
         looked = load(out / CHECKPOINT).facts["progress"]["log"][0]
         answer = self.interrupted_at(
-            "shortlist.runs.experiment.find_temperature", shortlist, *words(clicks, out), *look, "--resume"
+            "shortlist.experiment.experiment.find_temperature", shortlist, *words(clicks, out), *look, "--resume"
         )
         assert (answer.code, answer.err) == (0, "")
         assert contents(out) == contents(whole)
         took = answer.json["seconds"]
-        assert list(took) == ["load", "pilot", "train", "evaluate"]
-        assert {"event": "pilot", "seconds": took["pilot"]} == looked
+        assert list(took) == ["load", "temperature_search", "train", "evaluate"]
+        assert {"event": "temperature_search", "seconds": took["temperature_search"]} == looked
 
     def test_an_interruption_of_the_search_leaves_nothing_and_can_be_resumed(
         self, shortlist: Command, clicks: Path, tmp_path: Path
     ) -> None:
-        look = settings("training.pilot=1")
+        look = settings("training.temperature_epochs=1")
         arguments = [*words(clicks, tmp_path / "run"), *look]
         answer = self.interrupted_at("shortlist.training.batches.WholeCatalogue.epoch", shortlist, *arguments)
         says(answer, 130, "shortlist: interrupted\n")
@@ -364,12 +365,12 @@ class TestTemperature:
     def test_a_temperature_that_fails_is_not_chosen(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("shortlist.runs.pilot.FACTORS", (5e-42, 2.0))
-        monkeypatch.setattr("shortlist.runs.pilot.STEPS", 3)
-        assert shortlist(*words(clicks, tmp_path / "run"), *settings("training.pilot=1")).code == 0
+        monkeypatch.setattr("shortlist.experiment.temperature_search.FACTORS", (5e-42, 2.0))
+        monkeypatch.setattr("shortlist.experiment.temperature_search.STEPS", 3)
+        assert shortlist(*words(clicks, tmp_path / "run"), *settings("training.temperature_epochs=1")).code == 0
         run = open_run(tmp_path / "run")
         assert run.config["loss"]["tau"] == 0.4
-        assert list(run.metrics["seconds"]) == ["load", "pilot", "train", "evaluate"]
+        assert list(run.metrics["seconds"]) == ["load", "temperature_search", "train", "evaluate"]
 
     @pytest.mark.parametrize(
         ("loss", "expected"),
@@ -378,7 +379,7 @@ class TestTemperature:
     def test_trials_are_around_the_default_of_the_loss(
         self, clicks: Path, loss: str, expected: list[float], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("shortlist.runs.pilot.STEPS", 3)
+        monkeypatch.setattr("shortlist.experiment.temperature_search.STEPS", 3)
         best, told = self.found(clicks, loss, lambda tried: -abs(tried - 2.0))  # the third is best
         assert told == expected
         assert best == expected[2]
@@ -397,8 +398,8 @@ class TestTemperature:
             nonlocal now
             now += 1.0
 
-        monkeypatch.setattr("shortlist.runs.pilot.STEPS", 3)
-        monkeypatch.setattr("shortlist.runs.pilot.monotonic", lambda: now)
+        monkeypatch.setattr("shortlist.experiment.temperature_search.STEPS", 3)
+        monkeypatch.setattr("shortlist.experiment.temperature_search.monotonic", lambda: now)
         monkeypatch.setattr("shortlist.losses.Loss.after_step", after_step)
         assert self.found(clicks, "sl", float, until=until) == (best, tried)
 
@@ -406,8 +407,8 @@ class TestTemperature:
         self, table: Path, loss: str, value: Callable[[int], float], until: float = math.inf
     ) -> tuple[float, list[float]]:
         """The temperature that is found where the value depends on how many were tried before, and what was tried."""
-        chosen, split, told = plan("mf", loss, values={"training": {"pilot": 1}}), load_data(table), []
-        assert isinstance(chosen.model, Trained)
+        chosen, split, told = plan("mf", loss, values={"training": {"temperature_epochs": 1}}), load_data(table), []
+        assert isinstance(chosen.model, TrainableModel)
         assert chosen.loss is not None
         best = find_temperature(
             chosen.model,
@@ -423,12 +424,15 @@ class TestTemperature:
         return best, told
 
     @pytest.mark.parametrize(
-        ("epochs", "pilot", "expected"), [(400, 6, 250), (400, 300, 300), (40, 6, 40), (40, 300, 40), (5, 6, 5)]
+        ("epochs", "temperature_epochs", "expected"),
+        [(400, 6, 250), (400, 300, 300), (40, 6, 40), (40, 300, 40), (5, 6, 5)],
     )
-    def test_no_trial_is_longer_than_the_training(self, clicks: Path, epochs: int, pilot: int, expected: int) -> None:
+    def test_no_trial_is_longer_than_the_training(
+        self, clicks: Path, epochs: int, temperature_epochs: int, expected: int
+    ) -> None:
         """With so few people an epoch is one step, of which a trial wants 250."""
-        chosen = plan("mf", "sl", values={"training": {"epochs": epochs, "pilot": pilot}})
-        assert isinstance(chosen.model, Trained)
+        chosen = plan("mf", "sl", values={"training": {"epochs": epochs, "temperature_epochs": temperature_epochs}})
+        assert isinstance(chosen.model, TrainableModel)
         assert chosen.loss is not None
         assert trial_epochs(chosen.model, chosen.loss, load_data(clicks).train, chosen.training) == expected
 
@@ -448,7 +452,7 @@ class TestFailures:
     def test_a_run_that_collapses(self, shortlist: Command, tastes: Path, tmp_path: Path) -> None:
         """SL@K as published, with a small temperature of the weight."""
         out = tmp_path / "run"
-        published = ("loss.weight=published", "loss.pull=1", "loss.tau=0.2", "loss.refresh=5")
+        published = ("loss.weight=published", "loss.positive_weight=1", "loss.tau=0.2", "loss.refresh=5")
         answer = shortlist(*words(tastes, out), *settings(*published, "loss.tau_w=0.05", "training.epochs=60"))
         says(answer, 1, "training collapsed by epoch ", "ndcg fell from ", "try a larger loss.tau_w")
         assert sorted(files(out)) == [CHECKPOINT, "log.jsonl"]

@@ -18,7 +18,7 @@ from shortlist.tuning import STUDY, work
 from shortlist.tuning.tune import WEIGHTS, _value
 from terminal import watched
 
-SETTINGS = ("model.dim=8", "training.epochs=6", "training.validate_every=2", "training.pilot=0")
+SETTINGS = ("model.dim=8", "training.epochs=6", "training.validate_every=2", "training.temperature_epochs=0")
 
 
 def words(table: Path, out: Path, *others: object) -> list[object]:
@@ -116,17 +116,20 @@ class TestGood:
             given.append(until)
             return 0.3
 
-        monkeypatch.setattr("shortlist.runs.experiment.find_temperature", found)
+        monkeypatch.setattr("shortlist.experiment.experiment.find_temperature", found)
         monkeypatch.setattr(
-            "shortlist.cli.tune_job._compute", lambda job, study, split, speak: work(study, split, most=1)
+            "shortlist.cli.tune.execute._compute", lambda job, study, split, speak: work(study, split, most=1)
         )
-        arguments = [*words(clicks, tmp_path / "out", "--set", "training.pilot=1", "--json")[1:], *how[1:]]
+        arguments = [*words(clicks, tmp_path / "out", "--set", "training.temperature_epochs=1", "--json")[1:], *how[1:]]
         assert shortlist(how[0], *arguments).json["best"]["settings"]["loss.tau"] == 0.3
         assert began < given[0] < time.monotonic() + 0.25 * 12
 
     def test_an_interruption_before_the_study_begins(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         out, study = tmp_path / "out", tmp_path / "out.study"
-        arguments = ["train", *words(clicks, out, "--set", "training.pilot=1", "--tune", "1s", "--json")[1:]]
+        arguments = [
+            "train",
+            *words(clicks, out, "--set", "training.temperature_epochs=1", "--tune", "1s", "--json")[1:],
+        ]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("shortlist.tuning.tune.found_temperature", _interrupted)
             says(shortlist(*arguments), 130, "shortlist: interrupted\n")
@@ -285,7 +288,7 @@ class TestBad:
     def test_what_a_process_of_several_says_is_said_once(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("shortlist.cli.tune_job._share", _fails)
+        monkeypatch.setattr("shortlist.cli.tune.execute._share", _fails)
         answer = shortlist("tune", clicks, "--model", "ease", "--k", 5, "--jobs", 2, "--out", tmp_path / "out")
         says(answer, 2, "place: expected this, received that")
 

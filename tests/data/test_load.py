@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from shortlist.data import Interactions, LoadOptions, Split, builtin, load, registry
+from shortlist.data import Interactions, LoadOptions, Split, builtin, datasets, load
 from shortlist.errors import InputError
 
 SIZES = {
@@ -138,12 +138,12 @@ def test_the_built_in_set() -> None:
 
 
 def test_registered_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "find", lambda name: None)
+    monkeypatch.setattr(datasets, "find", lambda name: None)
     with pytest.raises(InputError, match="ml-1m: expected a set that is at hand; fetch it with `shortlist data get"):
         load("ml-1m")
     path = tmp_path / "ratings_Beauty.csv"
     path.write_text("ann,01,5.0,100\nbob,02,3.0,200\nann,02,3.0,300\n")
-    monkeypatch.setattr(registry, "find", lambda name: path)
+    monkeypatch.setattr(datasets, "find", lambda name: path)
     split = load("amazon2014-beauty", LoadOptions(time="-"))
     assert split.train.item_ids.to_list() == ["01", "02"]
     assert split.train.weights is not None

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.data import Interactions, k_core, read, to_interactions
-from shortlist.data.prepare import merge_repeats
+from shortlist.data.prepare import deduplicate
 from shortlist.errors import InputError
 
 ROWS = st.lists(
@@ -37,7 +37,7 @@ def triples(met: Interactions) -> set[tuple[str, int, float, int]]:
 
 @given(ROWS)
 def test_repeats_keep_their_last_time_and_largest_weight(rows: list[tuple[str, int, int, int]]) -> None:
-    (met,) = merge_repeats([pl.DataFrame(rows, schema=SCHEMA, orient="row")])
+    (met,) = deduplicate([pl.DataFrame(rows, schema=SCHEMA, orient="row")])
     expected: dict[tuple[str, int], tuple[float, int]] = {}
     for user, item, weight, time in rows:
         heaviest, last = expected.get((user, item), (weight, time))
@@ -89,7 +89,7 @@ def test_tables_without_weight_and_time_take_the_same_way() -> None:
 )
 def test_parts_share_the_ids_of_all(one: pl.Series, other: pl.Series, expected: list[object]) -> None:
     frames = [pl.DataFrame({"user": ["u"] * len(ids), "item": ids}) for ids in (one, other)]
-    first, second = merge_repeats(frames)
+    first, second = deduplicate(frames)
     assert first.item_ids.to_list() == second.item_ids.to_list() == expected
     assert sorted(first.item_ids.gather(first.indices).cast(pl.String)) == sorted(one.cast(pl.String))
     assert sorted(second.item_ids.gather(second.indices).cast(pl.String)) == sorted(other.cast(pl.String))
@@ -99,12 +99,12 @@ def test_times_of_parts_must_be_comparable() -> None:
     def frame(times: list[object]) -> pl.DataFrame:
         return pl.DataFrame({"user": ["a", "b"], "item": [1, 2], "time": times})
 
-    whole, fractions = merge_repeats([frame([1, 2]), frame([1.5, 2.5])])
+    whole, fractions = deduplicate([frame([1, 2]), frame([1.5, 2.5])])
     assert whole.times is not None
     assert fractions.times is not None
     assert np.concatenate([whole.times, fractions.times]).tolist() == [1_000_000, 2_000_000, 1_500_000, 2_500_000]
     with pytest.raises(InputError, match=r"time: expected one kind in all tables, received Datetime.* and Int64"):
-        merge_repeats([frame([1, 2]), frame([dt.datetime(2024, 5, 31)] * 2)])
+        deduplicate([frame([1, 2]), frame([dt.datetime(2024, 5, 31)] * 2)])
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from typing import Protocol
 import pytest
 
 from data.web import Site, served
-from shortlist.data import registry
+from shortlist.data import datasets as registry
+from shortlist.data.datasets import AS_PUBLISHED, RECORDED, SAME_TABLE, default_folder, find, get, named, receipt_of
 from shortlist.data.load import LoadOptions, load
 from shortlist.data.public_sets import SETS, PublicSet
-from shortlist.data.registry import AS_PUBLISHED, RECORDED, SAME_TABLE, default_folder, find, get, named, receipt_of
 from shortlist.data.statistics import describe
 from shortlist.errors import InputError, ShortlistError
 

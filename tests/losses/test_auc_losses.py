@@ -19,7 +19,7 @@ from scores.tables import Case, random_case
 from shortlist.losses import AUC, LLPAUC, OPAUC, Loss, registry
 from shortlist.losses.auc import Minimax, SquareOfNegatives, TopOfNegatives
 from shortlist.scores import DenseTable, Kernel, ScoreTable
-from training.toys import training
+from training.fixtures import training
 
 FORMS = ["dense", "factored", "factored_apart"]
 NAMES = ["auc", "opauc", "llpauc"]
@@ -99,7 +99,7 @@ def test_weights_stand_for_more_items() -> None:
     weight, row = torch.tensor([3.0, 1.0]).double().log(), torch.tensor([0])
     for name in NAMES:
         loss = at(made(name), **ELSEWHERE)
-        table = DenseTable(pos, row, neg, log_weight=weight, population_R=torch.tensor([4.0]).double())
+        table = DenseTable(pos, row, neg, log_weight=weight, n_represented_R=torch.tensor([4.0]).double())
         torch.testing.assert_close(loss(table), loss(pos, torch.tensor([[1.0, 1.0, 1.0, -0.5]]).double()))
 
 
@@ -227,7 +227,7 @@ def test_scalars_of_opauc_settle_at_the_means_of_the_chosen_as_kappa_grows(beta:
 
 
 def test_one_step_is_down_or_up_and_no_further_than_the_rate_allows() -> None:
-    loss = at(LLPAUC(pace=0.5), **ELSEWHERE)
+    loss = at(LLPAUC(scalar_lr_ratio=0.5), **ELSEWHERE)
     for buffer, gradient in zip(loss.buffers(), (0.2, -0.4, 0.3, -99.0, 0.6), strict=True):
         buffer.grad = torch.tensor(gradient, dtype=torch.float64)
     assert list(loss.scalars) == ["a", "b", "gamma", "s_neg", "s_pos"]
@@ -283,11 +283,11 @@ def test_scalars_still_learn_after_a_change_of_type() -> None:
     assert all(now != was for now, was in zip(scalars(loss).values(), scalars(LLPAUC()).values(), strict=True))
 
 
-@pytest.mark.parametrize("against", ["all", "shared", "pairs"])
+@pytest.mark.parametrize("candidates", ["all", "shared", "pairs"])
 @pytest.mark.parametrize("name", NAMES)
-def test_next_step_is_the_same_after_saving_and_loading(name: str, against: str, tmp_path: Path) -> None:
+def test_next_step_is_the_same_after_saving_and_loading(name: str, candidates: str, tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
-    settings: dict[str, Any] = {"against": against, "negatives": 12, "epochs": 8}
+    settings: dict[str, Any] = {"candidates": candidates, "negatives": 12, "epochs": 8}
     whole = training(made(name), **settings)
     whole.run()
     first, second = training(made(name), **settings), training(made(name), **settings)

@@ -22,9 +22,9 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 
 def weighted(pos: Tensor, neg: Tensor, weights: list[float]) -> DenseTable:
-    population_R = torch.full((len(pos),), sum(weights), dtype=torch.float64)
+    n_represented_R = torch.full((len(pos),), sum(weights), dtype=torch.float64)
     log_weight = torch.tensor(weights, dtype=torch.float64).log()
-    return DenseTable(pos, torch.arange(len(pos)), neg, log_weight=log_weight, population_R=population_R)
+    return DenseTable(pos, torch.arange(len(pos)), neg, log_weight=log_weight, n_represented_R=n_represented_R)
 
 
 # ----------------------------------------------------------------------------------------------------------------- DNS

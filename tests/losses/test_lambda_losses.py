@@ -256,7 +256,7 @@ def test_graded_samples_with_weights(loss: type[Loss], form: str) -> None:
     repeated = DenseTable(positive_P, case.row_P, score_RC[:, column_N], positive_RC=positive_RC[:, column_N])
     case.log_weight_C = times_C.double().log()
     weighted = graded(case, form)
-    repeated.grade_P, weighted.population_R = weighted.grade_P, repeated.population_R
+    repeated.grade_P, weighted.n_represented_R = weighted.grade_P, repeated.n_represented_R
     torch.testing.assert_close(loss()(weighted), loss()(repeated), rtol=1e-10, atol=1e-12)
 
 
@@ -277,7 +277,7 @@ def test_equal_weights_change_no_rank(kind: str, form: str) -> None:
     plain = getattr(case, form)()
     case.log_weight_C = torch.full((12,), math.log(10), dtype=torch.float64)
     weighted = getattr(case, form)()
-    weighted.population_R = 120 - torch.bincount(case.row_P, minlength=4).double()
+    weighted.n_represented_R = 120 - torch.bincount(case.row_P, minlength=4).double()
     for table in (plain, weighted):
         table.n_items, table.item_C = 120, torch.arange(12)
     loss = NDCGLoss2(ranks=kind)
@@ -292,7 +292,7 @@ def test_special_cases() -> None:
     table = case.factored()
     assert torch.equal(LambdaLossAtK(k=20)(table), NDCGLoss2()(table))
     assert torch.equal(NDCGLoss2pp(mu=0.0)(table), LambdaRank()(table))
-    n_negatives_P = table.per_positive(table.population_R)
+    n_negatives_P = table.per_positive(table.n_represented_R)
     bpr = torch.stack(
         [
             count * BPR()(s.view(1), case.scores()[r][~case.dense().is_positive()[r]].view(1, -1))

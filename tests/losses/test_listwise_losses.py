@@ -58,9 +58,9 @@ def test_long_lists_are_refused_before_they_take_memory(loss: Loss) -> None:
 def test_a_weighted_sample_is_a_short_list_of_a_long_catalogue(loss: Loss) -> None:
     """A list is as long as what is at hand, not as what it stands for."""
     pos, neg = torch.tensor([0.5, 0.1]), torch.tensor([[0.4, 0.0], [0.2, 0.3]])
-    population_R = torch.full((2,), 8000.0)
+    n_represented_R = torch.full((2,), 8000.0)
     log_weight = torch.full((2,), 4000.0).log()
-    table = DenseTable(pos, torch.arange(2), neg, log_weight=log_weight, population_R=population_R)
+    table = DenseTable(pos, torch.arange(2), neg, log_weight=log_weight, n_represented_R=n_represented_R)
     assert torch.equal(loss(table), loss(pos, neg))
 
 
@@ -103,7 +103,7 @@ def test_listnet_of_graded_labels(target: str) -> None:
     for scores, labels in zip(score_RC.tolist(), label_RC.tolist(), strict=True):
         asked = [float(y) if target == "proportional" else math.exp(y) for y in labels]
         expected -= sum(a / sum(asked) * (s - logsumexp(scores)) for a, s in zip(asked, scores, strict=True))
-    value = ListNet(target_is=target)(graded_table(score_RC, label_RC))  # type: ignore[arg-type]
+    value = ListNet(target_distribution=target)(graded_table(score_RC, label_RC))  # type: ignore[arg-type]
     assert value.item() == pytest.approx(expected / len(score_RC), rel=1e-9)
 
 

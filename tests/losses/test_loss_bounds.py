@@ -60,7 +60,9 @@ def test_slatk_bounds_dcg_at_k(tau: float, tau_w: float) -> None:
         table = table_of(score_C, positive_C)
         table.threshold_R = table.kth_largest(k)
         hits = [rank for rank in ranks(score_C, positive_C) if rank <= k]
-        total = SLAtK(k=k, tau=tau, tau_w=tau_w, pull=1.0, denominator="all")(table).item() * int(positive_C.sum())
+        total = SLAtK(k=k, tau=tau, tau_w=tau_w, positive_weight=1.0, denominator="all")(table).item() * int(
+            positive_C.sum()
+        )
         if len(hits) >= 2:
             seen["more"] += 1
             assert -math.log(dcg(hits, k)) <= total + SLACK
@@ -75,7 +77,7 @@ def test_the_half_of_theorem_3_2_is_needed() -> None:
     score_C, positive_C = torch.zeros(2, dtype=torch.float64), torch.tensor([True, False])
     table = table_of(score_C, positive_C)
     table.threshold_R = table.kth_largest(2)
-    value = SLAtK(k=2, tau_w=1.0, pull=1.0, denominator="all")(table).item()
+    value = SLAtK(k=2, tau_w=1.0, positive_weight=1.0, denominator="all")(table).item()
     assert value == pytest.approx(math.log(2) / 2)
     assert -math.log(dcg(ranks(score_C, positive_C), 2)) > value
 
@@ -123,6 +125,6 @@ def test_slatk_with_thresholds_far_below_is_sl() -> None:
     """β → −∞ makes every weight 1; the number of negatives that the sum is scaled to is then a constant."""
     pos, neg = one_positive(4, 50, 6)
     beta = torch.full((50,), -1e9, dtype=torch.float64)
-    torch.testing.assert_close(SLAtK(pull=1.0, negatives=6.0)(pos, neg, threshold=beta), SL()(pos, neg))
-    shifted = SLAtK(pull=1.0, negatives=600.0)(pos, neg, threshold=beta)
+    torch.testing.assert_close(SLAtK(positive_weight=1.0, negatives=6.0)(pos, neg, threshold=beta), SL()(pos, neg))
+    shifted = SLAtK(positive_weight=1.0, negatives=600.0)(pos, neg, threshold=beta)
     torch.testing.assert_close(shifted, SL()(pos, neg) + math.log(100))

@@ -112,9 +112,9 @@ def test_warp_reads_the_rank_off_the_size_of_the_catalogue(n_items: int) -> None
 
 
 def weighted(pos: Tensor, neg: Tensor, weights: list[float]) -> DenseTable:
-    population_R = torch.full((len(pos),), sum(weights), dtype=torch.float64)
+    n_represented_R = torch.full((len(pos),), sum(weights), dtype=torch.float64)
     log_weight = torch.tensor(weights, dtype=torch.float64).log()
-    return DenseTable(pos, torch.arange(len(pos)), neg, log_weight=log_weight, population_R=population_R)
+    return DenseTable(pos, torch.arange(len(pos)), neg, log_weight=log_weight, n_represented_R=n_represented_R)
 
 
 def test_counted_warp_of_a_weighted_sample_is_that_of_what_it_stands_for() -> None:

@@ -14,7 +14,7 @@ from losses.oracle import LN2, softplus
 from scores.tables import random_case
 from shortlist.losses import BCE, CCL, GBCE, MSE, RCE, TCE
 from shortlist.scores import DenseTable, FactoredTable
-from training.toys import training
+from training.fixtures import training
 
 FORMS = ["dense", "factored", "factored_apart"]
 
@@ -73,8 +73,8 @@ def test_gbce_of_a_sample_takes_its_share_of_each_rows_negatives() -> None:
 def test_gbce_of_a_weighted_sample_is_bce() -> None:
     """Weights make up for what was not drawn: nothing is left to correct."""
     pos, neg = normal(2), normal(2, 4, seed=1)
-    population_R = torch.tensor([9.0, 9.0], dtype=torch.float64)
-    table = DenseTable(pos, torch.arange(2), neg, log_weight=normal(4, seed=2), population_R=population_R)
+    n_represented_R = torch.tensor([9.0, 9.0], dtype=torch.float64)
+    table = DenseTable(pos, torch.arange(2), neg, log_weight=normal(4, seed=2), n_represented_R=n_represented_R)
     table.n_items = 10
     torch.testing.assert_close(GBCE(t=1.0)(table), BCE()(table), rtol=1e-14, atol=0)
 

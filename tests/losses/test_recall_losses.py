@@ -174,7 +174,7 @@ def test_weights_are_repetitions(kernel: Any, over: Any, form: str) -> None:
     case.log_weight_C = times_C.double().log()
     positive_RC, score_RC = case.dense().is_positive(), case.scores()
     weighted = getattr(case, form)()
-    weighted.population_R = (times_C * ~positive_RC).sum(1).double()
+    weighted.n_represented_R = (times_C * ~positive_RC).sum(1).double()
     repeated = DenseTable(
         score_RC[case.row_P, case.column_P],
         case.row_P,

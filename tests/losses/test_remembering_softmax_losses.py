@@ -13,7 +13,7 @@ from torch import Tensor
 from scores.tables import random_case
 from shortlist.errors import InputError
 from shortlist.losses import SL, AdvInfoNCE, Loss, SLAtK, SogCLR, SogSLAtK, registry
-from training.toys import training
+from training.fixtures import training
 
 G = torch.Generator
 
@@ -84,7 +84,7 @@ def test_sogclr_bounds_sl_and_meets_it_on_first_visits() -> None:
 def test_gamma_of_one_forgets(name: str) -> None:
     """SL, and SL@K with a detached weight whose sum is scaled to one negative: value and gradient."""
     loss = started(registry[name](gamma=1.0))
-    plain: Loss = SL() if name == "sogclr" else SLAtK(weight="detached", pull=1.0, negatives=1.0)
+    plain: Loss = SL() if name == "sogclr" else SLAtK(weight="detached", positive_weight=1.0, negatives=1.0)
     beta, constant = torch.linspace(-1, 1, 4, dtype=torch.float64), math.log(5) if name == "sogclr" else 0.0
     for seed in range(3):
         pos, neg = scores(seed)
@@ -328,14 +328,14 @@ REMEMBERING: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "settings"), REMEMBERING)
-@pytest.mark.parametrize("against", ["all", "pairs"])
+@pytest.mark.parametrize("candidates", ["all", "pairs"])
 def test_saved_and_loaded_it_goes_on_with_the_same_bits(
-    name: str, settings: dict[str, Any], against: str, tmp_path: Path
+    name: str, settings: dict[str, Any], candidates: str, tmp_path: Path
 ) -> None:
     """Six epochs in one go, and three of them, a checkpoint, another process's worth of objects, and three more."""
 
     def make() -> Any:
-        return training(registry[name](**settings), against=against, negatives=4, batch=20)
+        return training(registry[name](**settings), candidates=candidates, negatives=4, batch=20)
 
     whole, first, second = make(), make(), make()
     whole.run()

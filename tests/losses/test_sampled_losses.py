@@ -123,7 +123,7 @@ def test_a_negative_of_weight_w_counts_as_w_of_them(name: str, variant: Variant,
     repeated = DenseTable(positive_P, case.row_P, score_RC[:, column_N], positive_RC=positive_RC[:, column_N])
     case.log_weight_C = times_C.double().log()
     weighted = getattr(case, form)()
-    weighted.population_R = repeated.population_R
+    weighted.n_represented_R = repeated.n_represented_R
     repeated.threshold_R = weighted.threshold_R = torch.linspace(-1, 1, 5, dtype=torch.float64)
     values = [loss(table) for table in (weighted, repeated)]
     torch.testing.assert_close(*values, rtol=1e-10, atol=1e-12)

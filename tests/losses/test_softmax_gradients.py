@@ -36,9 +36,9 @@ def closed_form(loss: SLAtK, score_RC: Tensor, positive_RC: Tensor, threshold_R:
         for j in rivals:
             grad_RC[row, j] += sum(weight.values()) / loss.tau * math.exp(scores[j] / loss.tau) / total
         for p, w in weight.items():
-            grad_RC[row, p] -= loss.pull * w / loss.tau
+            grad_RC[row, p] -= loss.positive_weight * w / loss.tau
             if loss.weight == "published":
-                term = math.log(scale * total) - loss.pull * scores[p] / loss.tau
+                term = math.log(scale * total) - loss.positive_weight * scores[p] / loss.tau
                 grad_RC[row, p] += w * (1 - w) / loss.tau_w * term
     return grad_RC / n_positives
 
@@ -48,11 +48,11 @@ def situation(seed: int, **shape: Any) -> tuple[Case, Tensor]:
     return case, torch.randn(len(case.row_RD), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@pytest.mark.parametrize(("weight", "denominator", "pull"), CASES)
+@pytest.mark.parametrize(("weight", "denominator", "positive_weight"), CASES)
 @pytest.mark.parametrize("form", ["dense", "factored", "factored_apart"])
-def test_gradient_is_the_published_one(weight: Any, denominator: Any, pull: float, form: str) -> None:
+def test_gradient_is_the_published_one(weight: Any, denominator: Any, positive_weight: float, form: str) -> None:
     for seed, settings in enumerate([{"tau": 0.2, "tau_w": 2.5}, {"tau": 0.9, "tau_w": 0.4, "negatives": 9.0}]):
-        loss = SLAtK(weight=weight, denominator=denominator, pull=pull, **settings)
+        loss = SLAtK(weight=weight, denominator=denominator, positive_weight=positive_weight, **settings)
         case, threshold_R = situation(seed, rows=6, items=11)
         table = getattr(case, form)()
         table.threshold_R = threshold_R
@@ -80,11 +80,11 @@ def test_a_weaker_pull_is_a_part_of_the_gradient_taken_back() -> None:
     """SL with pull c has SL's gradient plus (1 − c)/(τ·P) at each positive."""
     case, _ = situation(6, rows=6, items=11)
     positive_RC, grads = case.dense().is_positive(), []
-    for pull in (1.0, 0.8):
+    for positive_weight in (1.0, 0.8):
         scores = case.scores().detach().requires_grad_()
         table = case.dense()
         table.pos_P, table.cand_RC = scores[case.row_P, case.column_P], scores
-        grads.append(torch.autograd.grad(SL(tau=0.5, pull=pull)(table), scores)[0])
+        grads.append(torch.autograd.grad(SL(tau=0.5, positive_weight=positive_weight)(table), scores)[0])
     has_negatives = (~positive_RC).any(1, keepdim=True)
     expected = (positive_RC & has_negatives).double() * 0.2 / 0.5 / int(positive_RC.sum())
     torch.testing.assert_close(grads[1] - grads[0], expected, rtol=1e-9, atol=1e-12)

@@ -48,7 +48,7 @@ def test_a_weight_of_three_is_a_candidate_met_three_times(name: str, settings: d
     positive_RC = case.dense().is_positive()
     case.log_weight_C = times_C.double().log()
     weighted = getattr(case, form)()
-    weighted.population_R = (times_C * ~positive_RC).sum(1).double()
+    weighted.n_represented_R = (times_C * ~positive_RC).sum(1).double()
     score_RC = case.scores()
     repeated = DenseTable(
         score_RC[case.row_P, case.column_P],
@@ -81,7 +81,7 @@ def test_bsl_of_users_becomes_sl_as_tau1_grows() -> None:
     """τ₂·(SL at τ₂ − ln|N|), with an error that falls as 1/τ₁."""
     case = random_case(2, rows=6, items=12)
     table, tau2 = case.dense(), 0.4
-    log_count_P = table.per_positive(table.population_R).log()
+    log_count_P = table.per_positive(table.n_represented_R).log()
     limit = tau2 * (SL(tau=tau2)(table) - log_count_P.mean())
     values = [BSL(form="user", tau1=tau1, tau2=tau2)(table) for tau1 in (1e2, 1e3, 1e4)]
     errors = [abs((value - limit).item()) for value in values]

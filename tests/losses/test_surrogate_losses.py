@@ -20,7 +20,7 @@ from shortlist.errors import ShortlistError
 from shortlist.losses import SONG, ApproxNDCG, GuidedRec, Loss, SONGAtK
 from shortlist.scores import DenseTable, ScoreTable
 from shortlist.training import Progress
-from training.toys import training
+from training.fixtures import training
 
 FORMS = ["dense", "factored", "factored_apart"]
 
@@ -98,7 +98,7 @@ def test_song_moves_its_averages_and_takes_its_slope_there(form: str) -> None:
         estimate_P, expected, surrogate = estimates(case), 0.0, torch.zeros((), dtype=torch.float64)
         for p, g in enumerate(estimate_P.tolist()):
             kept[p] = 0.7 * kept[p] + 0.3 * g if p in kept else g
-            value, slope = f_and_slope(kept[p], int(table.population_R[case.row_P[p]]), ideals(case, 9)[p])
+            value, slope = f_and_slope(kept[p], int(table.n_represented_R[case.row_P[p]]), ideals(case, 9)[p])
             expected, surrogate = expected + value / n_pairs, surrogate + slope * estimate_P[p] / n_pairs
         value = loss(table)
         assert value.item() == pytest.approx(expected, rel=1e-9)
@@ -215,7 +215,7 @@ def test_gradient_of_song_at_k(gradient: Any, form: str) -> None:
         for p, (r, c) in enumerate(zip(case.row_P.tolist(), case.column_P.tolist(), strict=True)):
             g = estimate_P[p].item()
             averages[p] = 0.7 * averages[p] + 0.3 * g if p in averages else g
-            value, slope = f_and_slope(averages[p], int(table.population_R[r]), ideals(case, 2)[p])
+            value, slope = f_and_slope(averages[p], int(table.n_represented_R[r]), ideals(case, 2)[p])
             psi = sigmoid(1.5 * (score_RC[r, c].item() - lam[r]))
             surrogate = surrogate + psi * slope * estimate_P[p]
             if gradient == "theo":
@@ -263,11 +263,11 @@ STATEFUL: dict[str, Callable[[], Loss]] = {
 }
 
 
-@pytest.mark.parametrize("against", ["all", "shared", "pairs"])
+@pytest.mark.parametrize("candidates", ["all", "shared", "pairs"])
 @pytest.mark.parametrize("name", STATEFUL)
-def test_stopped_and_resumed_gives_the_same_bits(name: str, against: str, tmp_path: Path) -> None:
+def test_stopped_and_resumed_gives_the_same_bits(name: str, candidates: str, tmp_path: Path) -> None:
     def make() -> Any:
-        return training(STATEFUL[name](), against=against, negatives=12, epochs=4)
+        return training(STATEFUL[name](), candidates=candidates, negatives=12, epochs=4)
 
     whole, path = make(), tmp_path / "checkpoint"
     whole.run()

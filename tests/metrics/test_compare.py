@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from shortlist.errors import InputError
-from shortlist.metrics import compare, holm, p_text
+from shortlist.metrics import compare, format_p, holm
 
 METRIC = "ndcg@20"
 
@@ -103,4 +103,4 @@ def test_a_level_must_be_one() -> None:
     ("p", "text"), [(1.0, "1.0000"), (0.0496, "0.0496"), (0.0001, "0.0001"), (0.0000999, "< 0.0001"), (0.0, "< 0.0001")]
 )
 def test_p_values_for_people(p: float, text: str) -> None:
-    assert p_text(p) == text
+    assert format_p(p) == text

@@ -44,15 +44,15 @@ def adjacency(train: Interactions, left: float, right: float) -> Tensor:
     return degree.pow(-left).diag() @ matrix @ degree.pow(-right).diag()
 
 
-def spread(model: GraphModel) -> Tensor:
-    return torch.cat(model.spread())
+def propagate(model: GraphModel) -> Tensor:
+    return torch.cat(model.propagate())
 
 
 def test_lightgcn_is_the_mean_of_its_layers(train: Interactions) -> None:
     model = LightGCN(dim=6, layers=3)
     ego, hat = started(model, train), adjacency(train, 0.5, 0.5)
     layers = [ego, hat @ ego, hat @ hat @ ego, hat @ hat @ hat @ ego]
-    torch.testing.assert_close(spread(model), torch.stack(layers).mean(0))
+    torch.testing.assert_close(propagate(model), torch.stack(layers).mean(0))
 
 
 def test_lightgcn_pp_normalises_before_each_layer(train: Interactions) -> None:
@@ -62,10 +62,10 @@ def test_lightgcn_pp_normalises_before_each_layer(train: Interactions) -> None:
     first = hat @ F.normalize(ego)
     second = hat @ F.normalize(first)
     expected = 0.3 * ego + 0.7 * (first + second) / 2
-    torch.testing.assert_close(spread(model), expected)
+    torch.testing.assert_close(propagate(model), expected)
     pull = torch.randn(22, 6, generator=torch.Generator().manual_seed(0))
     parameters = [model.user, model.item]
-    got, wanted = (torch.autograd.grad((pull * vectors).sum(), parameters) for vectors in (spread(model), expected))
+    got, wanted = (torch.autograd.grad((pull * vectors).sum(), parameters) for vectors in (propagate(model), expected))
     torch.testing.assert_close(got, wanted)
 
 
@@ -73,7 +73,7 @@ def test_lightgcn_pp_normalises_before_each_layer(train: Interactions) -> None:
 def test_contrasted_models_leave_the_free_vectors_out(train: Interactions, kind: type[SimGCL] | type[XSimGCL]) -> None:
     model = kind(dim=6, layers=2)
     ego, hat = started(model, train), adjacency(train, 0.5, 0.5)
-    torch.testing.assert_close(spread(model), (hat @ ego + hat @ hat @ ego) / 2)
+    torch.testing.assert_close(propagate(model), (hat @ ego + hat @ hat @ ego) / 2)
 
 
 def test_info_nce_by_loops() -> None:
@@ -116,14 +116,14 @@ def test_simgcl_contrasts_two_views_and_scores_without_noise(train: Interactions
     ego, hat = started(model, train), adjacency(train, 0.5, 0.5)
     factors, terms = model.step(torch.arange(12), torch.arange(10), torch.Generator().manual_seed(7))
     assert torch.equal(factors.user_UD, model.factors().user_UD)
-    disturb, views = noise(0.2, torch.Generator().manual_seed(7)), []
+    perturb, views = noise(0.2, torch.Generator().manual_seed(7)), []
     for _ in range(2):
         layers = [ego]
         for _ in range(2):
             clean = hat @ layers[-1]
             noisy = clean.detach().clone()
-            disturb(noisy[:12])
-            disturb(noisy[12:])
+            perturb(noisy[:12])
+            perturb(noisy[12:])
             layers.append(clean + (noisy - clean.detach()))
         views.append(F.normalize(torch.stack(layers[1:]).mean(0)))
     expected = sum(
@@ -156,7 +156,7 @@ def test_noise_is_of_training_alone(train: Interactions) -> None:
     model.eval()
     assert torch.equal(model.score_all(np.arange(12)), model.score_all(np.arange(12)))
     torch.testing.assert_close(
-        model.score_all(np.arange(12)), F.normalize(model.spread()[0]) @ F.normalize(model.spread()[1]).T
+        model.score_all(np.arange(12)), F.normalize(model.propagate()[0]) @ F.normalize(model.propagate()[1]).T
     )
 
 

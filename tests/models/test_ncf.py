@@ -71,12 +71,12 @@ def test_any_loss_trains_it(loss: Loss, train: Interactions) -> None:
     assert float((best_RK // 15 == (np.arange(40) % 2)[:, None]).mean()) > 0.9
 
 
-@pytest.mark.parametrize("against", ["all", "shared"])
-def test_the_whole_catalogue_is_refused(against: str, train: Interactions) -> None:
+@pytest.mark.parametrize("candidates", ["all", "shared"])
+def test_the_whole_catalogue_is_refused(candidates: str, train: Interactions) -> None:
     with pytest.raises(
-        InputError, match=r"training\.against: expected 'pairs' for a model that scores user and item tog"
+        InputError, match=r"training\.candidates: expected 'pairs' for a model that scores user and item tog"
     ):
-        Training(NCF(), SL(), train, training=TrainingSettings(against=against), optimizer=OptimizerSettings())
+        Training(NCF(), SL(), train, training=TrainingSettings(candidates=candidates), optimizer=OptimizerSettings())
 
 
 @pytest.mark.parametrize("hidden", [(), (8,), (7, 4), (8, 0)])

@@ -13,15 +13,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from shortlist.data import Interactions
 from shortlist.losses import BCE, BPR, SL, Loss, SLAtK
 from shortlist.losses import registry as losses
-from shortlist.models import Baseline, Factored, Model, Trained, registry
+from shortlist.models import Baseline, Factored, Model, TrainableModel, registry
 from shortlist.ranking import top_k
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
 
 MODELS = sorted(registry)
-TRAINED = [name for name in MODELS if issubclass(registry[name], Trained)]
+TRAINED = [name for name in MODELS if issubclass(registry[name], TrainableModel)]
 
 
-def training(model: Trained, train: Interactions, seed: int = 0, epochs: int = 6) -> Training:
+def training(model: TrainableModel, train: Interactions, seed: int = 0, epochs: int = 6) -> Training:
     """A few epochs find the tastes; many learn by heart which items a user has not met yet.
 
     Scores of a network have no bound, and neither has the softmax loss over negatives then: it gets another.
@@ -36,7 +36,7 @@ def fitted(name: str, train: Interactions, seed: int = 0) -> Model:
     if isinstance(model, Baseline):
         model.fit(train, seed=seed)
     else:
-        assert isinstance(model, Trained)
+        assert isinstance(model, TrainableModel)
         training(model, train, seed).run()
     return model
 
@@ -145,7 +145,7 @@ class TestModel:
 class TestTrained:
     def test_gradients_reach_every_parameter(self, name: str, two_tastes: Interactions) -> None:
         model = registry[name]()
-        assert isinstance(model, Trained)
+        assert isinstance(model, TrainableModel)
         run = training(model, two_tastes)
         before = {key: value.detach().clone() for key, value in model.named_parameters()}
         run.run()
@@ -157,24 +157,24 @@ class TestTrained:
     def test_overfits_a_toy_set(self, name: str, two_tastes: Interactions) -> None:
         against_it = {key: 0.0 for key in ("dropout", "noise", "contrast") if key in registry[name].declared}
         model = registry[name](**against_it)
-        assert isinstance(model, Trained)
+        assert isinstance(model, TrainableModel)
         training(model, two_tastes, epochs=150).run()
         scores = model.score_all(np.arange(20))
         met = [set(two_tastes.row(user).tolist()) for user in range(20)]
         found = [len(met[user] & set(scores[user].topk(len(met[user])).indices.tolist())) for user in range(20)]
         assert sum(found) > 0.97 * two_tastes.n_pairs
 
-    @pytest.mark.parametrize("against", ["all", "shared", "pairs"])
+    @pytest.mark.parametrize("candidates", ["all", "shared", "pairs"])
     @pytest.mark.parametrize("loss", [BPR, SLAtK])
     def test_takes_any_loss_against_anything(
-        self, name: str, loss: type[Loss], against: str, two_tastes: Interactions
+        self, name: str, loss: type[Loss], candidates: str, two_tastes: Interactions
     ) -> None:
         """All parameters move and stay finite; a model without vectors is trained over pairs alone."""
         model = registry[name]()
-        if not isinstance(model, Factored) and against != "pairs":
+        if not isinstance(model, Factored) and candidates != "pairs":
             return
-        assert isinstance(model, Trained)
-        settings = TrainingSettings(epochs=2, batch=8, against=against, negatives=10)
+        assert isinstance(model, TrainableModel)
+        settings = TrainingSettings(epochs=2, batch=8, candidates=candidates, negatives=10)
         chosen = loss(k=5, refresh=1) if loss is SLAtK else loss()
         run = Training(model, chosen, two_tastes, training=settings, optimizer=OptimizerSettings())
         before = {key: value.detach().clone() for key, value in model.named_parameters()}
@@ -188,7 +188,7 @@ class TestTrained:
         """Against whom the loss is usually trained, with the similarity that it is made for."""
         similarity = {"similarity": losses[loss].similarity} if "similarity" in registry[name].declared else {}
         model = registry[name](dim=8, **similarity)
-        assert isinstance(model, Trained)
+        assert isinstance(model, TrainableModel)
         k = {"k": 5} if "k" in losses[loss].declared else {}
         settings = TrainingSettings(epochs=1, batch=32)
         run = Training(model, losses[loss](**k), two_tastes, training=settings, optimizer=OptimizerSettings())

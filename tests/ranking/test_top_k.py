@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 from scorers import Factors, Given, random_factors
 from shortlist.data import IntArray, Interactions
 from shortlist.errors import InputError, ShortlistError
-from shortlist.ranking import Ranking, Selector, tiles, top_k
+from shortlist.ranking import Ranking, Selector, tiling, top_k
 
 Pairs = Set[tuple[int, int]]
 
 
-def naive(scores_UI: np.ndarray, users: IntArray, k: int, barred: Pairs = frozenset()) -> list[list[int]]:
+def naive(scores_UI: np.ndarray, users: IntArray, k: int, excluded_items: Pairs = frozenset()) -> list[list[int]]:
     """Sort every row in full."""
     lists = []
     for user in users.tolist():
-        score = {item: score for item, score in enumerate(scores_UI[user].tolist()) if (user, item) not in barred}
+        score = {
+            item: score for item, score in enumerate(scores_UI[user].tolist()) if (user, item) not in excluded_items
+        }
         order = sorted((item for item in score if score[item] > -np.inf), key=lambda item: (-score[item], item))
         lists.append((order + [-1] * k)[:k])
     return lists
@@ -48,10 +50,12 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, int, Pairs]:
 @settings(max_examples=1000, deadline=None)
 @given(cases())
 def test_lists_are_those_of_a_full_sort(case: tuple[np.ndarray, int, Pairs]) -> None:
-    scores_UI, k, barred = case
+    scores_UI, k, excluded_items = case
     users = np.arange(len(scores_UI))
-    ranking = top_k(Given(torch.from_numpy(scores_UI)), users, k, exclude=interactions(*scores_UI.shape, barred))
-    assert ranking.items_RK.tolist() == naive(scores_UI, users, k, barred)
+    ranking = top_k(
+        Given(torch.from_numpy(scores_UI)), users, k, exclude=interactions(*scores_UI.shape, excluded_items)
+    )
+    assert ranking.items_RK.tolist() == naive(scores_UI, users, k, excluded_items)
     filled = ranking.items_RK >= 0
     row, _ = np.nonzero(filled)
     np.testing.assert_array_equal(ranking.scores_RK[filled], scores_UI[row, ranking.items_RK[filled]])
@@ -191,8 +195,8 @@ def test_progress_reaches_the_end() -> None:
 
 def test_a_large_catalogue_is_worked_in_small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = []
-    monkeypatch.setattr(tiles, "TILE_SCORES", 5000)
-    monkeypatch.setattr(tiles, "Selector", lambda n, *rest: rows.append(n) or Selector(n, *rest))
+    monkeypatch.setattr(tiling, "TILE_SCORES", 5000)
+    monkeypatch.setattr(tiling, "Selector", lambda n, *rest: rows.append(n) or Selector(n, *rest))
     top_k(random_factors(9, 1201, 4), np.arange(9), 3)
     assert set(rows) == {4}
 

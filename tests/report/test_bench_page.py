@@ -31,7 +31,7 @@ GRID = {
     },
     "settings": [
         {"when": {"model": "mf"}, "set": {"model.dim": 8, "training.epochs": 3, "training.batch": 8,
-         "training.validate_every": 1, "training.pilot": 0, "optimizer.lr": 0.03}},
+         "training.validate_every": 1, "training.temperature_epochs": 0, "optimizer.lr": 0.03}},
         {"when": {"loss": "bpr"}, "set": {"optimizer.lr": 1e30}},
     ],
     "published": {"table": "slatk_table03_ndcg_varying_k", "names": {"clicks.csv": "Health", "mf": "MF", "sl": "SL"}},

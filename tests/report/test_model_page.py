@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from command import Command
-from shortlist.models import Trained, registry
+from shortlist.models import TrainableModel, registry
 from shortlist.report.models import models_page
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -33,7 +33,7 @@ def test_every_model_tells_all(page: str, name: str) -> None:
         assert fact.strip()
         assert fact in page
     assert f"- **Cost**: {model.cost}\n" in section
-    assert ("](losses.md#" in section) == issubclass(model, Trained)
+    assert ("](losses.md#" in section) == issubclass(model, TrainableModel)
     for key, declared in model.declared.items():
         assert f"\n| `model.{key}` | " in section
         assert declared.help.strip()
@@ -50,7 +50,7 @@ def test_losses_that_are_linked_are_on_their_page(page: str) -> None:
 def test_those_that_learn_by_a_loss_stand_apart(page: str) -> None:
     trained, fitted = page.split("\n## Trained by a loss\n")[1].split("\n## Fitted by themselves\n")
     for name in NAMES:
-        assert f"\n### {name}\n" in (trained if issubclass(registry[name], Trained) else fitted)
+        assert f"\n### {name}\n" in (trained if issubclass(registry[name], TrainableModel) else fitted)
 
 
 def test_the_command_writes_the_page(shortlist: Command, tmp_path: Path) -> None:

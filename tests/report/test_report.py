@@ -9,8 +9,8 @@ import pytest
 
 from shortlist.errors import ShortlistError
 from shortlist.report import Figure, Page, Section, Table, curves, dots, groups, render
-from shortlist.report.drawing import INK, LINE
 from shortlist.report.page import Cell
+from shortlist.report.theme import INK, LINE
 
 BANDS = pl.DataFrame(
     {"name": ["a", "a", "b", "b"], "k": [5, 20, 5, 20], "mean": [0.1, 0.2, 0.3, 0.4], "low": [0.05, 0.15, 0.2, 0.3],

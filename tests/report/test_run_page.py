@@ -20,15 +20,15 @@ from command import Command
 from shortlist.cli import run as command
 from shortlist.data import Interactions, Split
 from shortlist.losses import SmoothNDCG
-from shortlist.models import Popularity, Trained
+from shortlist.models import Popularity, TrainableModel
+from shortlist.recommend import recommend
 from shortlist.report import Figure, Page, Section, lines, render
 from shortlist.report.page import Table
-from shortlist.report.run import run_page
-from shortlist.report.run import values as run_values
-from shortlist.report.run.pictures import epochs
+from shortlist.report.run import run_page, score_analysis
+from shortlist.report.run.context import Subject
+from shortlist.report.run.run_charts import epochs
 from shortlist.report.run.scores import gradient_section
-from shortlist.report.run.subject import Subject
-from shortlist.runs import Run, evaluate_split, open_run, recommend, write_run
+from shortlist.runs import Run, evaluate_split, open_run, write_run
 from shortlist.training import TrainingSettings
 
 K = 5
@@ -52,7 +52,8 @@ NAMES = {str(1000 + item): f"thing <{item}>" for item in range(40)}
 
 def trained(clicks: Path, folder: Path, *more: str) -> Run:
     settings = {"model.dim": 8, "training.epochs": 4, "training.validate_every": 2, "training.batch": 16,
-                "training.beat_popularity": "false", "training.pilot": 0, "optimizer.lr": 0.05}  # fmt: skip
+                "training.beat_popularity": "false", "training.temperature_epochs": 0,
+                "optimizer.lr": 0.05}  # fmt: skip
     flags = [f"--set={key}={value}" for key, value in settings.items()]
     assert command(["train", str(clicks), "--k", str(K), *flags, *more, "--out", str(folder), "--json"]) == 0
     return open_run(folder)
@@ -208,10 +209,10 @@ def test_many_epochs_are_not_all_named() -> None:
 
 def test_gradients_are_those_of_the_epoch_that_was_kept(slatk: Run) -> None:
     """A width that halves twice until the third epoch is a quarter."""
-    assert isinstance(slatk.model, Trained)
-    settings, train = TrainingSettings(against="pairs", negatives=5, batch=50), slatk.split.train
+    assert isinstance(slatk.model, TrainableModel)
+    settings, train = TrainingSettings(candidates="pairs", negatives=5, batch=50), slatk.split.train
     sizes = [
-        run_values.gradients(slatk.model, loss, train, settings, None, 3, 0)
+        score_analysis.gradients(slatk.model, loss, train, settings, None, 3, 0)
         for loss in (SmoothNDCG(sigma=0.4, anneal=0.5), SmoothNDCG(sigma=0.1), SmoothNDCG(sigma=0.4))
     ]
     assert torch.equal(sizes[0], sizes[1])
@@ -280,7 +281,7 @@ def test_scores_thresholds_and_weights(slatk: Run, page: Page) -> None:
     assert found.held_H.tolist() == pytest.approx(held, abs=1e-6)
     met = train.n_pairs + test.n_pairs + (slatk.split.valid.n_pairs if slatk.split.valid else 0)
     share = met / (train.n_users * train.n_items)  # of the draws, about so many had been met and are left out
-    assert len(found.neg_M) == pytest.approx(train.n_users * run_values.NEGATIVES * (1 - share), rel=0.05)
+    assert len(found.neg_M) == pytest.approx(train.n_users * score_analysis.NEGATIVES * (1 - share), rel=0.05)
 
     told = {row[0]: row for row in rows(figure(page, "Scores, and where the list ends").table)}
     assert float(told["threshold β"][3]) == pytest.approx(float(np.median(found.threshold_R.numpy())), abs=6e-5)
@@ -306,7 +307,7 @@ def test_scores_thresholds_and_weights(slatk: Run, page: Page) -> None:
 
 def test_outlines_by_counting() -> None:
     kinds = {"a": torch.tensor([0.0, 0.1, 0.1, 0.9, 1.0]), "b": torch.tensor([0.5, -math.inf])}
-    drawn = run_values.outlines(kinds, bins=4)
+    drawn = score_analysis.outlines(kinds, bins=4)
     low, high = np.quantile([0.0, 0.1, 0.1, 0.9, 1.0], [0.001, 0.999])
     assert drawn.filter(name="a")["y"].to_list() == pytest.approx([1, 0, 0, 2 / 3])
     assert drawn.filter(name="b")["y"].to_list() == [0, 0, 1, 0] or drawn.filter(name="b")["y"].to_list() == [
@@ -316,16 +317,16 @@ def test_outlines_by_counting() -> None:
         0,
     ]
     assert drawn["x"][0] == pytest.approx(low + (high - low) / 8, abs=1e-6)
-    assert run_values.outlines({"a": torch.tensor([-math.inf])}).is_empty()
-    assert run_values.outlines({"a": torch.ones(3)})["y"].sum() == 1
+    assert score_analysis.outlines({"a": torch.tensor([-math.inf])}).is_empty()
+    assert score_analysis.outlines({"a": torch.ones(3)})["y"].sum() == 1
 
 
 def test_estimates_by_sorting(slatk: Run, page: Page) -> None:
     """Monte Carlo thresholds of every user from the same draws, worked with lists; and the error that is told."""
     users, n_items = np.arange(20), len(slatk.items.values)
-    found = run_values.estimates(slatk.model, slatk.split.train, users, K, 30, seed=0)
+    found = score_analysis.estimates(slatk.model, slatk.split.train, users, K, 30, seed=0)
     errors = []
-    for draw in range(run_values.DRAWS):
+    for draw in range(score_analysis.DRAWS):
         drawn = torch.randint(n_items, (30,), generator=torch.Generator().manual_seed(1000 * draw)).tolist()
         off = []
         for user in users.tolist():
@@ -340,7 +341,7 @@ def test_estimates_by_sorting(slatk: Run, page: Page) -> None:
     for name, size, error, *_ in table:
         drawn_at = [m for m in points if m["name"] == name and m["N, items sampled"] == size]
         assert float(drawn_at[-1]["mean |β̂ − β|"]) == pytest.approx(float(error), abs=6e-5)
-    assert {row[0] for row in table} == set(run_values.SAMPLED)
+    assert {row[0] for row in table} == set(score_analysis.SAMPLED)
 
 
 def test_gradients_by_formula(slatk: Run, page: Page) -> None:
@@ -350,7 +351,9 @@ def test_gradients_by_formula(slatk: Run, page: Page) -> None:
         score = scores_of(slatk, user)
         beta = sorted(score, reverse=True)[K - 1]
         for item in slatk.split.train.row(user).tolist():
-            sizes.append(config["pull"] / config["tau"] / (1 + math.exp((beta - score[item]) / config["tau_w"])))
+            sizes.append(
+                config["positive_weight"] / config["tau"] / (1 + math.exp((beta - score[item]) / config["tau_w"]))
+            )
     sizes.sort(reverse=True)
     for top, share in rows(figure(page, "Share of the gradient that the top positives carry").table):
         count = max(1, round(float(top.rstrip("%")) / 100 * len(sizes)))
@@ -387,7 +390,7 @@ def test_settings_that_were_changed_are_marked(page: Page) -> None:
     marked = {row[0].text: row[1].text for row in table.cells() if row[1].mark}
     assert marked["loss.tau_w"] == "0.3"
     assert marked["training.epochs"] == "4"
-    assert "loss.pull" not in marked
+    assert "loss.positive_weight" not in marked
 
 
 # ---------------------------------------------------------------------------------------------------- what is not there
@@ -423,7 +426,7 @@ def test_a_loss_without_thresholds(clicks: Path, tmp_path: Path) -> None:
 
 
 def test_drawn_negatives_and_losses_that_remember(clicks: Path, tmp_path: Path) -> None:
-    page = run_page(trained(clicks, tmp_path / "sog", "--loss", "sogslatk", "--set=training.against=pairs"), {})
+    page = run_page(trained(clicks, tmp_path / "sog", "--loss", "sogslatk", "--set=training.candidates=pairs"), {})
     assert figure(page, "Share of the gradient that the top positives carry").svg.startswith("<svg")
     assert any("a run does not hold" in text for text in section(page, "Who carries the gradient").texts)
     assert section(page, "Weights of positives").figures
@@ -460,9 +463,9 @@ def test_a_loss_that_is_not_installed_any_more(slatk: Run, tmp_path: Path) -> No
 
 
 def test_large_catalogues_are_sampled_and_that_is_said(slatk: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_values, "FEWEST", 10)
-    monkeypatch.setattr("shortlist.report.run.subject.LOOKED_AT", 400)
-    for module in ("figures", "breakdown"):
+    monkeypatch.setattr(score_analysis, "FEWEST", 10)
+    monkeypatch.setattr("shortlist.report.run.context.LOOKED_AT", 400)
+    for module in ("metric_sections", "breakdown"):
         monkeypatch.setattr(f"shortlist.report.run.{module}.RANKED", 800)
     monkeypatch.setattr("shortlist.report.run.breakdown.FEWEST", 20)
     page = run_page(slatk, {})
@@ -539,7 +542,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_titles_of_a_parquet_table(tmp_path: Path) -> None:
-    from shortlist.data.names import item_titles
+    from shortlist.data.titles import item_titles
 
     pl.DataFrame({"movieId": [1, 2], "Title": ["Heat", None]}).write_parquet(tmp_path / "movies.parquet")
     assert item_titles("anything", tmp_path / "movies.parquet") == {"1": "Heat"}

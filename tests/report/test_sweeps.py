@@ -102,17 +102,17 @@ class TestAgainstANumber:
         by_label = named({cell: Failure(cell, "") for cell in cells(spec) if cell.dataset == "amazon2014-health"})
         along = {line.name: list(line.points) for line in swept(spec, by_label, "loss.tau_w")}
         assert along == {
-            f"slatk weight {weight}, pull {pull}": [0.3, 0.5, 1.0, 2.5]
+            f"slatk weight {weight}, positive_weight {pull}": [0.3, 0.5, 1.0, 2.5]
             for weight, pull in (("published", 1), ("detached", 1), ("detached", 0.9), ("detached", 0.8))
         }
-        along = {line.name: list(line.points) for line in swept(spec, by_label, "loss.pull")}
+        along = {line.name: list(line.points) for line in swept(spec, by_label, "loss.positive_weight")}
         assert along == {
             "sl": [0.7, 0.8, 0.9, 1.0],
             **{f"slatk weight detached, tau_w {tau:g}": [0.8, 0.9, 1.0] for tau in (2.5, 1, 0.5, 0.3)},
         }
-        for line in swept(spec, by_label, "loss.pull"):
+        for line in swept(spec, by_label, "loss.positive_weight"):
             for pull, found in line.points.items():
-                assert {cell.settings["loss"]["pull"] for cell in found} == {pull}
+                assert {cell.settings["loss"]["positive_weight"] for cell in found} == {pull}
                 assert sorted(cell.seed for cell in found) == spec.seeds
 
     def test_published_beside_measured(self) -> None:

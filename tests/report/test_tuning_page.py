@@ -12,7 +12,7 @@ from shortlist.report import render
 from shortlist.report.tuning import tuning_page
 from shortlist.tuning import Study, finish, prepare, space_of, work
 
-FIXED = {"model": {"dim": "6"}, "training": {"validate_every": "2", "pilot": "0"}}
+FIXED = {"model": {"dim": "6"}, "training": {"validate_every": "2", "temperature_epochs": "0"}}
 
 
 @pytest.fixture(scope="module")

@@ -19,22 +19,21 @@ import torch
 import shortlist
 from shortlist.data import Interactions, Split
 from shortlist.errors import InputError, ShortlistError
+from shortlist.experiment import fit, plan
 from shortlist.models import EASE, registry
 from shortlist.runs import (
     FILES,
-    Busy,
     Ids,
     Run,
+    RunLocked,
     check_target,
     evaluate_split,
-    fit,
     known_pairs,
     new_folder,
     open_run,
-    plan,
     write_run,
 )
-from shortlist.runs.folder import held, is_held
+from shortlist.runs.folder import is_locked, lock
 
 SOURCE = str(Path(shortlist.__file__).parents[1])
 FOLDER_MODULE = str(Path(shortlist.__file__).parent / "runs" / "folder.py")
@@ -172,22 +171,22 @@ class TestTargets:
 
 class TestHolding:
     def test_whether_somebody_holds_a_folder(self, tmp_path: Path) -> None:
-        lock = tmp_path / "lock"
-        assert not is_held(lock)
-        assert not lock.exists()  # to look leaves nothing
-        with held(lock):
-            assert is_held(lock)
-            assert is_held(lock)  # nor does it take anything
-            with pytest.raises(Busy, match="expected a run that nobody trains"), held(lock):
+        folder = tmp_path / "lock"
+        assert not is_locked(folder)
+        assert not folder.exists()  # to look leaves nothing
+        with lock(folder):
+            assert is_locked(folder)
+            assert is_locked(folder)  # nor does it take anything
+            with pytest.raises(RunLocked, match="expected a run that nobody trains"), lock(folder):
                 pass
-        assert not is_held(lock)
+        assert not is_locked(folder)
 
     def test_to_look_holds_nobody_off(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         look = os.open(tmp_path, os.O_RDONLY)
         fcntl.flock(look, fcntl.LOCK_SH)
         monkeypatch.setattr("shortlist.runs.folder.sleep", lambda seconds: os.close(look))  # it is over by then
-        with held(tmp_path):
-            assert is_held(tmp_path)
+        with lock(tmp_path):
+            assert is_locked(tmp_path)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from scores.tables import Case, Oracle, random_case
-from shortlist.scores import DenseTable, FactoredTable, ScoreTable, Softplus, products
+from shortlist.scores import DenseTable, FactoredTable, ScoreTable, Softplus, gemm_autograd
 
 FORMS = ["dense", "factored", "factored_apart"]
 SHAPES: list[dict[str, Any]] = [
@@ -53,7 +53,7 @@ def test_agrees_with_loops(form: str, shape: dict[str, Any], counts: list[float]
             ours = [(s, w) for s, w in zip(score_K, weight_K, strict=True) if w > 1e-12]
             assert [s for s, _ in ours] == pytest.approx([s for s, _ in expected[row]], rel=1e-12)
             assert [w for _, w in ours] == pytest.approx([w for _, w in expected[row]], rel=1e-9)
-        assert hard.population_R.tolist() == pytest.approx([sum(w for _, w in row) for row in expected], abs=1e-12)
+        assert hard.n_represented_R.tolist() == pytest.approx([sum(w for _, w in row) for row in expected], abs=1e-12)
         torch.testing.assert_close(hard.positives(), table.positives())
         assert torch.equal(hard.row_P, table.row_P)
 
@@ -65,7 +65,7 @@ def test_gradients_agree_with_numerical_ones(
     form: str, shape: dict[str, Any], sparse: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By either way back: gathered rank by rank, or spread over a block."""
-    monkeypatch.setattr(products, "_SPARSE", sparse)
+    monkeypatch.setattr(gemm_autograd, "_SPARSE", sparse)
     case = random_case(0, **(shape | {"items": min(shape["items"], 12)}))
     count_R = torch.linspace(0.5, 4.0, shape["rows"], dtype=torch.float64)
 
@@ -123,13 +123,13 @@ def test_draws_that_stand_for_nothing() -> None:
             log_weight=log_weight_RC.flip(at),
         )
         hard = table.hardest(torch.tensor([1.0, 1.0]))
-        assert hard.population_R.tolist() == ([0, 1] if at == 0 else [1, 0])
+        assert hard.n_represented_R.tolist() == ([0, 1] if at == 0 else [1, 0])
 
 
 def test_no_rows_and_no_candidates() -> None:
     none = DenseTable(torch.zeros(2), torch.arange(2), torch.zeros(2, 0)).hardest(torch.tensor([3.0, 3.0]))
     assert none.matrix().shape == (2, 0)
-    assert none.population_R.tolist() == [0, 0]
+    assert none.n_represented_R.tolist() == [0, 0]
     nobody = torch.zeros(0, dtype=torch.long)
     empty = FactoredTable(torch.zeros(0, 3), torch.zeros(4, 3), row_P=nobody, column_P=nobody)
     assert empty.hardest(torch.zeros(0)).matrix().shape == (0, 0)

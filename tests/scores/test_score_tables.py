@@ -21,8 +21,8 @@ from shortlist.scores import (
     SquaredHinge,
     positive_pair_sum,
 )
-from shortlist.scores.selection import best_columns, gathered
-from shortlist.scores.within import positive_pairs
+from shortlist.scores.column_topk import best_columns, gathered
+from shortlist.scores.positive_pairs import positive_pairs
 
 FORMS = ["dense", "factored", "factored_apart"]
 KERNELS: list[tuple[Kernel, object]] = [
@@ -123,7 +123,7 @@ def test_every_question_agrees_with_loops(form: str, shape: dict[str, int]) -> N
         for k in (1, 3, 200):
             close(table.kth_largest(k), oracle.kth_largest(k))
         close(table.matrix(), oracle.score)
-        assert table.population_R.tolist() == [len(oracle.negatives(r)) for r in range(table.n_rows)]
+        assert table.n_represented_R.tolist() == [len(oracle.negatives(r)) for r in range(table.n_rows)]
         for count in (1, 4, 100):
             best_RM = table.best_negatives(count)
             assert best_RM.shape == (table.n_rows, count)
@@ -198,7 +198,7 @@ def test_ties_count_against_oneself_in_weights_of_ranks(form: str) -> None:
     with torch.no_grad():
         case.row_RD.zero_()
     table: ScoreTable = getattr(case, form)()
-    n_negatives_P = table.per_positive(table.population_R)
+    n_negatives_P = table.per_positive(table.n_represented_R)
     close(table.pair_sum(Exponential(), gap), (n_negatives_P * (1 / 6 + 0.3 * 6)).tolist())
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from shortlist.scores import Factors
-from shortlist.scores.selection import largest
+from shortlist.scores.column_topk import largest
 from shortlist.scores.similarity import with_length
 
 

@@ -13,7 +13,7 @@ from scores.tables import Case, random_case
 from shortlist.errors import InputError
 from shortlist.scores import DenseTable, FactoredTable, ScoreTable
 from shortlist.thresholds import exact, monte_carlo, positives_kept, stratified
-from shortlist.thresholds.estimators import ESTIMATORS, Estimator, Last
+from shortlist.thresholds.estimators import ESTIMATORS, Estimator, Previous
 
 FORMS = ["dense", "factored"]
 SAMPLED: list[Estimator] = ["monte_carlo", "positives_kept", "stratified"]
@@ -187,7 +187,7 @@ def test_draws_that_stand_for_nothing_do_no_harm(estimator: Estimator) -> None:
     score_RN, log_weight_RN = torch.tensor([[0.1, 0.4, 0.3], [0.5, 0.2, 0.6]]), torch.zeros(2, 3)
     log_weight_RN[1] = -torch.inf
     table = DenseTable(torch.tensor([0.9, 0.8]), torch.tensor([0, 1]), score_RN, log_weight=log_weight_RN)
-    last = Last(torch.zeros(2), torch.zeros(2, dtype=torch.int32), None)
+    last = Previous(torch.zeros(2), torch.zeros(2, dtype=torch.int32), None)
     value_R = ESTIMATORS[estimator](table, 2, 4, 3, torch.Generator(), last)
     assert value_R.isfinite().all()
     assert float(value_R[0]) == pytest.approx(0.4)

@@ -11,13 +11,13 @@ import torch
 from shortlist.losses import SLAtK
 from shortlist.training import Training
 from shortlist.training.batches import score_table, user_step
-from training.toys import training, two_tastes
+from training.fixtures import training, two_tastes
 
 KINDS: list[dict[str, Any]] = [
-    {"against": "all", "batch": 16},
-    {"against": "pairs", "negatives": 8, "batch": 50},
-    {"against": "shared", "negatives": 12, "batch": 16},
-    {"against": "shared", "negatives": 12, "batch": 16, "distribution": "popularity"},
+    {"candidates": "all", "batch": 16},
+    {"candidates": "pairs", "negatives": 8, "batch": 50},
+    {"candidates": "shared", "negatives": 12, "batch": 16},
+    {"candidates": "shared", "negatives": 12, "batch": 16, "distribution": "popularity"},
 ]
 
 
@@ -58,4 +58,4 @@ def test_incremental_thresholds_are_there_from_the_first_epoch_and_near_the_exac
     exact = score_table(step, run.model.factors(), run.workspace).kth_largest(2)
     error = (run.thresholds.read(step.user_R) - exact).abs()
     assert bool((run.thresholds.read(step.user_R) != 0).all())
-    assert float(error.mean()) < (1e-3 if kind["against"] == "pairs" else 0.05)
+    assert float(error.mean()) < (1e-3 if kind["candidates"] == "pairs" else 0.05)

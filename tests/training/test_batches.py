@@ -16,7 +16,7 @@ from shortlist.models.mf import MF
 from shortlist.scores import Factors, ScoreTable, Softplus, Workspace
 from shortlist.training.batches import Batches, SampledPairs, SharedSample, Step, WholeCatalogue, score_table
 from shortlist.training.settings import TrainingSettings, make_batches
-from training.toys import interactions, started, two_tastes
+from training.fixtures import interactions, started, two_tastes
 
 ROWS = [[0, 3, 4], [], [1], list(range(7)), [2, 6], [0, 1, 2, 3, 4, 5], [5]]
 KINDS = ["all", "shared-uniform", "shared-popularity", "shared-in_batch", "shared-mixed", "pairs", "pairs-popularity"]
@@ -31,8 +31,8 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 def batches_of(kind: str, train: Interactions, size: int = 3) -> Batches:
-    against, _, distribution = kind.partition("-")
-    settings = {"against": against, "batch": size, "negatives": 4} | (
+    candidates, _, distribution = kind.partition("-")
+    settings = {"candidates": candidates, "batch": size, "negatives": 4} | (
         {"distribution": distribution} if distribution else {}
     )
     return make_batches(train, TrainingSettings(**settings), None)
@@ -132,7 +132,7 @@ def test_tables_read_the_scores_of_the_model(kind: str, settings: dict[str, Any]
             expected_population = 7 - torch.bincount(step.row_P, minlength=len(step.user_R)).float()
         if step.log_weight_RN is not None:
             expected_population = torch.tensor([7.0 - len(ROWS[user]) for user in step.user_R.tolist()])
-        assert torch.equal(table.population_R, expected_population)
+        assert torch.equal(table.n_represented_R, expected_population)
 
 
 def weights_of(step: Step, score_RC: Tensor) -> Tensor:
@@ -227,7 +227,7 @@ def test_draws_for_pairs_may_include_what_the_user_has_met() -> None:
     train = interactions(ROWS, 7)
     met = {True: 0, False: 0}
     for exclude in met:
-        settings = TrainingSettings(against="pairs", negatives=20, batch=5, exclude=exclude)
+        settings = TrainingSettings(candidates="pairs", negatives=20, batch=5, exclude=exclude)
         for step in make_batches(train, settings, None).epoch(seeded()):
             assert step.drawn_RN is not None
             pairs = zip(step.user_R.tolist(), step.drawn_RN.tolist(), strict=True)
@@ -238,12 +238,12 @@ def test_draws_for_pairs_may_include_what_the_user_has_met() -> None:
 
 @pytest.mark.parametrize("distribution", ["uniform", "popularity", "in_batch", "mixed"])
 @pytest.mark.parametrize("weighted", [None, True, False])
-@pytest.mark.parametrize("against", ["shared", "pairs"])
-def test_samples_are_weighted_where_asked_or_needed(distribution: Any, weighted: bool | None, against: Any) -> None:
+@pytest.mark.parametrize("candidates", ["shared", "pairs"])
+def test_samples_are_weighted_where_asked_or_needed(distribution: Any, weighted: bool | None, candidates: Any) -> None:
     """Population says what the weights make of the sample: all negatives; without weights it is the sample's own."""
-    settings = TrainingSettings(against=against, distribution=distribution, weighted=weighted, negatives=5)
+    settings = TrainingSettings(candidates=candidates, distribution=distribution, weighted=weighted, negatives=5)
     train = two_tastes()
-    if against == "pairs" and distribution in {"in_batch", "mixed"}:
+    if candidates == "pairs" and distribution in {"in_batch", "mixed"}:
         with pytest.raises(
             InputError, match=r"^training\.distribution: expected 'uniform' or 'popularity' where items"
         ):
@@ -254,13 +254,13 @@ def test_samples_are_weighted_where_asked_or_needed(distribution: Any, weighted:
     assert (step.log_weight_C is not None or step.log_weight_RN is not None) == has_weights
     table = score_table(step, started(train).factors(), Workspace())
     everything = torch.full((table.n_rows,), 24.0)  # 30 items, 6 positives
-    assert torch.equal(table.population_R, everything) == has_weights
+    assert torch.equal(table.n_represented_R, everything) == has_weights
 
 
 def test_in_batch_takes_every_item_of_the_step_unless_told_how_many() -> None:
     train = two_tastes()
     for negatives in (None, 7):
-        settings = TrainingSettings(against="shared", distribution="in_batch", batch=4, negatives=negatives)
+        settings = TrainingSettings(candidates="shared", distribution="in_batch", batch=4, negatives=negatives)
         for step in make_batches(train, settings, None).epoch(seeded()):
             assert step.shared_C is not None
             own = set(step.item_P.tolist())
@@ -272,9 +272,9 @@ def test_a_loss_decides_how_steps_are_cut_unless_told_otherwise() -> None:
     train = two_tastes()
     assert isinstance(make_batches(train, TrainingSettings(), None), WholeCatalogue)
     assert isinstance(make_batches(train, TrainingSettings(), 1), SampledPairs)
-    assert isinstance(make_batches(train, TrainingSettings(against="all"), 1), WholeCatalogue)
-    assert isinstance(make_batches(train, TrainingSettings(against="shared"), None), SharedSample)
-    pairs = make_batches(train, TrainingSettings(against="pairs", negatives=7, batch=5), 3)
+    assert isinstance(make_batches(train, TrainingSettings(candidates="all"), 1), WholeCatalogue)
+    assert isinstance(make_batches(train, TrainingSettings(candidates="shared"), None), SharedSample)
+    pairs = make_batches(train, TrainingSettings(candidates="pairs", negatives=7, batch=5), 3)
     assert isinstance(pairs, SampledPairs)
     assert (pairs.count, pairs.size) == (7, 5)
 

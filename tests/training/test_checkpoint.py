@@ -17,7 +17,7 @@ from safetensors import safe_open
 
 import shortlist
 from shortlist.errors import InputError, ShortlistError
-from shortlist.training.checkpoint import Checkpoint, differing, load, save
+from shortlist.training.checkpoint import Checkpoint, config_diff, load, save
 
 
 def checkpoint(fill: float = 1.5) -> Checkpoint:
@@ -267,4 +267,4 @@ except ShortlistError as problem:
     ],
 )
 def test_first_difference_in_words(saved: dict[str, object], given: dict[str, object], words: str | None) -> None:
-    assert differing(saved, given) == words
+    assert config_diff(saved, given) == words

@@ -20,7 +20,7 @@ from shortlist.losses import BCE, BPR, SL, Loss, SLAtK, registry
 from shortlist.models.mf import MF
 from shortlist.scores import ScoreTable
 from shortlist.training import Collapsed, Progress, Training
-from training.toys import hits, interactions, training, two_tastes
+from training.fixtures import hits, interactions, training, two_tastes
 
 TRAIN = two_tastes()
 IDENTITY = {"data": "two tastes", "loss": {"tau": 0.2}, "seed": 0}
@@ -42,16 +42,16 @@ TRAININGS: dict[str, Make] = {
     "slatk-exact": lambda: training(slatk(), validate=good, validate_every=1),
     "slatk-monte_carlo": lambda: training(slatk(threshold="monte_carlo")),
     "slatk-positives_kept": lambda: training(slatk(threshold="positives_kept", weight="detached")),
-    "slatk-stratified": lambda: training(slatk(threshold="stratified", pull=0.8)),
-    "slatk-pairs": lambda: training(slatk(), against="pairs", negatives=8, batch=50),
-    "slatk-pairs-sampled": lambda: training(slatk(threshold="stratified"), against="pairs", negatives=8, batch=50),
-    "slatk-shared": lambda: training(slatk(threshold="stratified"), against="shared", negatives=20),
+    "slatk-stratified": lambda: training(slatk(threshold="stratified", positive_weight=0.8)),
+    "slatk-pairs": lambda: training(slatk(), candidates="pairs", negatives=8, batch=50),
+    "slatk-pairs-sampled": lambda: training(slatk(threshold="stratified"), candidates="pairs", negatives=8, batch=50),
+    "slatk-shared": lambda: training(slatk(threshold="stratified"), candidates="shared", negatives=20),
     "bpr": lambda: training(BPR(), batch=50, validate=good, validate_every=1),
     "bce-bias": lambda: training(BCE(), batch=50, negatives=3, model={"item_bias": True}),
-    "bce-all-decay": lambda: training(BCE(), against="all", optimizer={"weight_decay": 1e-3, "rows": "all"}),
-    "sl-shared-uniform": lambda: training(SL(), against="shared", negatives=15, model={"item_bias": True}),
+    "bce-all-decay": lambda: training(BCE(), candidates="all", optimizer={"weight_decay": 1e-3, "lazy": False}),
+    "sl-shared-uniform": lambda: training(SL(), candidates="shared", negatives=15, model={"item_bias": True}),
     "sl-shared-popularity": lambda: training(
-        SL(), against="shared", negatives=15, distribution="popularity", optimizer={"schedule": "cosine"}
+        SL(), candidates="shared", negatives=15, distribution="popularity", optimizer={"schedule": "cosine"}
     ),
 }
 
@@ -124,7 +124,7 @@ def test_another_seed_gives_another_model(loss: Loss) -> None:
 
 def test_epochs_are_not_all_alike() -> None:
     """What is random in an epoch depends on its number."""
-    run, seen = training(SL(), against="shared", negatives=10, epochs=2), []
+    run, seen = training(SL(), candidates="shared", negatives=10, epochs=2), []
     draw = run.batches.epoch
     run.batches.epoch = lambda g: seen.append(torch.Generator().set_state(g.get_state()).initial_seed()) or draw(g)  # type: ignore[method-assign]
     run.run()
@@ -145,11 +145,13 @@ def test_every_loss_learns(name: str) -> None:
     assert progress.best_value > max(0.9, before)
 
 
-@pytest.mark.parametrize("against", ["all", "shared", "pairs"])
+@pytest.mark.parametrize("candidates", ["all", "shared", "pairs"])
 @pytest.mark.parametrize("name", registered())
-def test_every_loss_learns_against_everything(name: str, against: str) -> None:
+def test_every_loss_learns_against_everything(name: str, candidates: str) -> None:
     sampled = {"threshold": "stratified"} if "threshold" in registry[name].declared else {}
-    run = training(registry[name](**values_of(name).learns_with, **sampled), epochs=30, against=against, negatives=12)
+    run = training(
+        registry[name](**values_of(name).learns_with, **sampled), epochs=30, candidates=candidates, negatives=12
+    )
     progress = run.run()
     losses = [line["loss"] for line in progress.log]
     assert sum(losses[-5:]) < sum(losses[:5])
@@ -158,8 +160,8 @@ def test_every_loss_learns_against_everything(name: str, against: str) -> None:
 
 def test_thresholds_are_refreshed_when_due() -> None:
     """Batches of users read thresholds off the step's own table; batches of pairs after the epoch."""
-    for against in ("all", "pairs"):
-        run = training(SLAtK(k=5, refresh=3), against=against, batch=1000, epochs=3, optimizer={"lr": 1e-9})
+    for candidates in ("all", "pairs"):
+        run = training(SLAtK(k=5, refresh=3), candidates=candidates, batch=1000, epochs=3, optimizer={"lr": 1e-9})
         for epoch in range(1, 4):
             run.epoch()
             assert bool((run.thresholds.value_U != 0).any()) == (epoch == 3)
@@ -326,9 +328,9 @@ def test_a_run_that_was_still_rising_is_told_to_go_on() -> None:
 
 
 def test_what_is_set_already_is_not_advised() -> None:
-    for weight, cure in (("detached", "a larger loss.tau_w"), ("published", SLAtK.remedy)):
+    for weight, collapse_hint_for in (("detached", "a larger loss.tau_w"), ("published", SLAtK.collapse_hint)):
         run = training(SLAtK(weight=weight), validate_every=1, validate=scripted([0.4, 0.1]))
-        with pytest.raises(Collapsed, match=f"; try {cure}, or an optimizer.lr below 0.05$"):
+        with pytest.raises(Collapsed, match=f"; try {collapse_hint_for}, or an optimizer.lr below 0.05$"):
             run.run()
 
 
@@ -374,8 +376,8 @@ def test_k_above_the_catalogue_is_said_at_once() -> None:
 
 def test_exact_thresholds_of_a_sample_are_refused_at_once() -> None:
     with pytest.raises(InputError, match=r"^loss\.threshold: expected one that is estimated .* received 'exact'$"):
-        training(SLAtK(threshold="exact"), against="shared")
-    assert training(SLAtK(threshold="auto"), against="shared").thresholds is not None
+        training(SLAtK(threshold="exact"), candidates="shared")
+    assert training(SLAtK(threshold="auto"), candidates="shared").thresholds is not None
 
 
 def test_progress_is_told(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from shortlist.losses import BPR, Loss
 from shortlist.models.mf import MF
 from shortlist.scores import ScoreTable
 from shortlist.training import Training
-from training.toys import training, two_tastes
+from training.fixtures import training, two_tastes
 
 TRAIN = two_tastes()
 ITEM_OF_PAIR = torch.tensor(TRAIN.indices).long()
@@ -48,7 +48,9 @@ class Diary(BPR):
 
 def test_hooks_are_called_at_their_times() -> None:
     loss = Diary()
-    run = training(loss, TRAIN, epochs=2, batch=100, optimizer={"lr": 0.1, "schedule": "linear", "final": 0.0})
+    run = training(
+        loss, TRAIN, epochs=2, batch=100, optimizer={"lr": 0.1, "schedule": "linear", "final_lr_factor": 0.0}
+    )
     assert isinstance(run.model, MF)
     loss.model = run.model
     assert loss.entries == [("start", 40, 30, 39 * 6)]
@@ -105,7 +107,7 @@ def against(request: pytest.FixtureRequest) -> str:
 
 
 def moving(against: str) -> Training:
-    return training(Moving(), TRAIN, against=against, negatives=5, batch=20, epochs=6)
+    return training(Moving(), TRAIN, candidates=against, negatives=5, batch=20, epochs=6)
 
 
 def everything(run: Training) -> dict[str, Tensor]:

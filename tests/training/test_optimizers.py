@@ -15,7 +15,7 @@ from shortlist.losses import BPR
 from shortlist.models import MF
 from shortlist.training import Training, TrainingSettings
 from shortlist.training.optimizers import OptimizerSettings, RowAdam
-from training.toys import two_tastes
+from training.fixtures import two_tastes
 
 SETTINGS: list[dict[str, Any]] = [
     {"lr": 0.05},
@@ -78,7 +78,7 @@ def test_dense_gradients_are_adam(settings: dict[str, Any], dtype: torch.dtype) 
 def test_sparse_gradients_of_some_rows_are_adam_where_all_rows_move(settings: dict[str, Any]) -> None:
     """Rows that a step did not look at have a gradient of 0, and go on moving."""
     ours, theirs = parameters(), parameters()
-    made = OptimizerSettings(**settings, rows="all")
+    made = OptimizerSettings(**settings, lazy=False)
     optimizer, adam = RowAdam(ours, made), torch_adam(theirs, made)
     for step in range(40):
         g = torch.Generator().manual_seed(step)
@@ -95,7 +95,7 @@ def test_sparse_gradients_of_some_rows_are_adam_where_all_rows_move(settings: di
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_touched_rows_are_adam_where_each_step_touches_all(settings: dict[str, Any]) -> None:
     follow(
-        OptimizerSettings(**settings, rows="touched"),
+        OptimizerSettings(**settings, lazy=True),
         40,
         lambda gradient: sparse_rows(gradient, torch.arange(len(gradient))),
     )
@@ -223,12 +223,12 @@ def test_lazy_adam_would_stay_far_behind() -> None:
     ("settings", "expected"),
     [
         ({"schedule": "constant"}, [0.1, 0.1, 0.1, 0.1, 0.1]),
-        ({"schedule": "linear", "final": 0.0}, [0.1, 0.075, 0.05, 0.025, 0.0]),
-        ({"schedule": "linear", "final": 0.5}, [0.1, 0.0875, 0.075, 0.0625, 0.05]),
-        ({"schedule": "cosine", "final": 0.0}, [0.1, 0.0853553, 0.05, 0.0146447, 0.0]),
-        ({"schedule": "cosine", "final": 0.2}, [0.1, 0.0882843, 0.06, 0.0317157, 0.02]),
+        ({"schedule": "linear", "final_lr_factor": 0.0}, [0.1, 0.075, 0.05, 0.025, 0.0]),
+        ({"schedule": "linear", "final_lr_factor": 0.5}, [0.1, 0.0875, 0.075, 0.0625, 0.05]),
+        ({"schedule": "cosine", "final_lr_factor": 0.0}, [0.1, 0.0853553, 0.05, 0.0146447, 0.0]),
+        ({"schedule": "cosine", "final_lr_factor": 0.2}, [0.1, 0.0882843, 0.06, 0.0317157, 0.02]),
         ({"schedule": "constant", "warmup": 0.5}, [0.0, 0.05, 0.1, 0.1, 0.1]),
-        ({"warmup": 0.5, "schedule": "linear", "final": 0.0}, [0.0, 0.05, 0.1, 0.05, 0.0]),
+        ({"warmup": 0.5, "schedule": "linear", "final_lr_factor": 0.0}, [0.0, 0.05, 0.1, 0.05, 0.0]),
     ],
 )
 def test_schedules(settings: dict[str, Any], expected: list[float]) -> None:

@@ -3,9 +3,9 @@
 import pytest
 
 from shortlist.errors import InputError
+from shortlist.experiment import PRESETS, Preset, plan, preset
 from shortlist.losses import registry as losses
 from shortlist.models import registry as models
-from shortlist.runs import PRESETS, Preset, plan, preset
 from shortlist.tuning import space_of
 from shortlist.tuning.space import distributions, rounded
 
@@ -33,11 +33,11 @@ def test_the_default_is_what_training_does_and_lies_in_the_space(model: str, los
 
 def test_what_is_fixed_leaves_the_space() -> None:
     space = space_of("mf", "slatk", 10, texts={"loss": {"tau": "0.3"}, "training": {"epochs": "7"}})
-    assert set(space.searched) == {"loss.tau_w", "loss.weight", "loss.pull", "optimizer.lr"}
-    chosen = space.plan({"loss.pull": 0.7})
+    assert set(space.searched) == {"loss.tau_w", "loss.weight", "loss.positive_weight", "optimizer.lr"}
+    chosen = space.plan({"loss.positive_weight": 0.7})
     assert chosen.config()["loss"]["tau"] == 0.3
-    assert (chosen.training.epochs, chosen.config()["loss"]["pull"], chosen.tau_is_open) == (7, 0.7, False)
-    texts = {"loss": {"tau": "0.3", "pull": "1"}, "optimizer": {"lr": "0.1"}, "training": {"epochs": "7"}}
+    assert (chosen.training.epochs, chosen.config()["loss"]["positive_weight"], chosen.tau_is_open) == (7, 0.7, False)
+    texts = {"loss": {"tau": "0.3", "positive_weight": "1"}, "optimizer": {"lr": "0.1"}, "training": {"epochs": "7"}}
     with pytest.raises(InputError, match=r"received none that is free \(mf with sl\)"):
         space_of("mf", "sl", 10, texts=texts)
 

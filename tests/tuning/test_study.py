@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from shortlist.errors import InputError
-from shortlist.runs import Busy
-from shortlist.runs.folder import held
+from shortlist.runs import RunLocked
+from shortlist.runs.folder import lock
 from shortlist.tuning import STUDY, Space, Study, space_of
 from shortlist.tuning.study import LOCKS
 
@@ -156,7 +156,7 @@ class TestProcesses:
     def test_what_another_process_runs_is_left_to_it(self, opened: Open) -> None:
         study = opened()
         with study.next() as trial:
-            with pytest.raises(Busy), held(study.folder / LOCKS / str(trial.number)):
+            with pytest.raises(RunLocked), lock(study.folder / LOCKS / str(trial.number)):
                 pass
             other = opened()
             with other.next() as second:

@@ -8,15 +8,15 @@ import polars as pl
 import pytest
 
 from shortlist.data import LoadOptions, Split, load
-from shortlist.errors import InputError, ShortlistError, Unwritable
+from shortlist.errors import InputError, ShortlistError, WriteError
+from shortlist.experiment import ExperimentConfig, fit, plan
 from shortlist.metrics import evaluate
-from shortlist.runs import Plan, fit, plan
 from shortlist.training import Progress
 from shortlist.tuning import Space, Study, finish, prepare, space_of, work
 from shortlist.tuning.tune import WEIGHTS, _value
 
 CONFIG = {"data": {"source": "clicks"}, "protocol": "shortlist", "seed": 0}
-FIXED = {"model": {"dim": "8"}, "training": {"epochs": "8", "validate_every": "2", "pilot": "2"}}
+FIXED = {"model": {"dim": "8"}, "training": {"epochs": "8", "validate_every": "2", "temperature_epochs": "2"}}
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def split(clicks: Path) -> Split:
 
 @pytest.fixture(autouse=True)
 def short_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shortlist.runs.pilot.STEPS", 2)
+    monkeypatch.setattr("shortlist.experiment.temperature_search.STEPS", 2)
 
 
 def begun(folder: Path, split: Split, space: Space | None = None) -> Study:
@@ -77,7 +77,7 @@ class TestResults:
             assert truth is split.test or truth is split.valid
             return evaluate(scorer, truth, *others, **named)
 
-        monkeypatch.setattr("shortlist.runs.experiment.evaluate", watched)
+        monkeypatch.setattr("shortlist.experiment.experiment.evaluate", watched)
         monkeypatch.setattr("shortlist.runs.evaluation.evaluate", watched)
         study = begun(tmp_path / "study", split)
         work(study, split, most=4)
@@ -106,7 +106,7 @@ class TestResults:
 
     def test_the_search_for_the_temperature_has_a_share_of_the_time(self, split: Split, tmp_path: Path) -> None:
         """Its trials would take many minutes; the training itself stops early."""
-        endless = {"epochs": "1000000", "pilot": "1000000", "validate_every": "1", "patience": "1"}
+        endless = {"epochs": "1000000", "temperature_epochs": "1000000", "validate_every": "1", "patience": "1"}
         space, began = space_of("mf", "sl", 5, texts={**FIXED, "training": endless}), time.monotonic()
         how: Any = {"protocol": "shortlist", "seed": 0}
         study = prepare(tmp_path / "study", space, split, **how, until=began + 4.0)
@@ -127,7 +127,9 @@ class TestResults:
             questions += self is study
             return real(self)
 
-        def slowly(chosen: Plan, split: Split, seed: int, floor: Any, after_epoch: Any, look: Any) -> NoReturn:
+        def slowly(
+            chosen: ExperimentConfig, split: Split, seed: int, floor: Any, after_epoch: Any, look: Any
+        ) -> NoReturn:
             with monkeypatch.context() as patch:
                 patch.setattr("shortlist.tuning.tune._value", _value)
                 for _ in range(2000):
@@ -174,7 +176,7 @@ class TestOnTheWay:
     def test_trials_that_fail_are_told_and_passed_by(
         self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception, why: str
     ) -> None:
-        def sometimes(chosen: Plan, *others: Any) -> Any:
+        def sometimes(chosen: ExperimentConfig, *others: Any) -> Any:
             if chosen.optimizer.lr == 0.01:  # as two of the starts have it
                 raise problem
             return _value(chosen, *others)
@@ -224,7 +226,7 @@ class TestOnTheWay:
         with pytest.raises(ShortlistError, match="no trial of 1 came to a result: TypeError: no such thing"):
             finish(study, split, tmp_path / "run", config=CONFIG)
 
-    @pytest.mark.parametrize("problem", [Unwritable("no room"), InputError("wrong"), KeyboardInterrupt()])
+    @pytest.mark.parametrize("problem", [WriteError("no room"), InputError("wrong"), KeyboardInterrupt()])
     def test_what_says_nothing_of_the_settings_is_raised_and_the_trial_kept(
         self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: BaseException
     ) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 from shortlist.bench.spec import Spec, label_of
 from shortlist.data import LoadOptions
 from shortlist.errors import InputError, unknown
+from shortlist.experiment import SECTIONS, ExperimentConfig, plan
 from shortlist.losses import registry as losses
 from shortlist.models import registry as models
 from shortlist.parameters import Configured
-from shortlist.runs import FORMAT, SECTIONS, Plan, deciding, plan
+from shortlist.runs import FORMAT, result_config
 from shortlist.training import OptimizerSettings, TrainingSettings
 
 PROTOCOL = "irbenchmark"
@@ -48,7 +49,7 @@ class Cell:
     def __str__(self) -> str:
         return " ".join(word for word in (self.dataset, self.model, self.label, f"seed {self.seed}") if word)
 
-    def plan(self) -> Plan:
+    def plan(self) -> ExperimentConfig:
         """What is fitted and how; bad settings are said here."""
         told = {section: self.settings.get(section, {}) for section in SECTIONS}
         texts, values = (
@@ -96,7 +97,7 @@ class Cell:
         """
         chosen, options = self.plan(), self.data_options()
         content = {
-            **deciding(chosen.config(), tau_is_open=chosen.tau_is_open),
+            **result_config(chosen.config(), tau_is_open=chosen.tau_is_open),
             "format": FORMAT,
             "model": {"name": self.model, **chosen.model.settings()},
             "tau is open": chosen.tau_is_open,

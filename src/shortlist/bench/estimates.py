@@ -1,4 +1,4 @@
-"""About how long a cell takes, before it is computed."""
+"""Estimate how long a cell takes, before it is computed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import suppress
 from shortlist.bench.cells import Cell
 from shortlist.data import Split
 from shortlist.errors import ShortlistError
-from shortlist.models import Trained
-from shortlist.runs.pilot import FACTORS, trial_epochs
+from shortlist.experiment.temperature_search import FACTORS, trial_epochs
+from shortlist.models import TrainableModel
 from shortlist.training import Training
 
 
 def most_epochs(cell: Cell, split: Split) -> int:
     """How many epochs a cell takes at most, those of the trials for its temperature among them."""
     chosen = cell.plan()
-    if chosen.loss is None or not isinstance(chosen.model, Trained):
+    if chosen.loss is None or not isinstance(chosen.model, TrainableModel):
         return 0
     looks = chosen.tau_is_open and split.valid is not None and split.valid.n_pairs
     trial = trial_epochs(chosen.model, chosen.loss, split.train, chosen.training) if looks else 0
@@ -28,9 +28,9 @@ class _Enough(Exception):
 
 
 def seconds_of_epoch(cell: Cell, split: Split, patience: float = 0.3) -> float | None:
-    """About how long an epoch of a cell takes, by trying some steps; none for what has no epochs, or fails at once."""
+    """Estimate how long an epoch of a cell takes, by trying some steps; None without epochs or on failure."""
     chosen = cell.plan()
-    if chosen.loss is None or not isinstance(chosen.model, Trained):
+    if chosen.loss is None or not isinstance(chosen.model, TrainableModel):
         return None
     started, done = time.perf_counter(), 0.0
 

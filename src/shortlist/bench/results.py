@@ -13,7 +13,7 @@ from shortlist.bench.published import Published
 from shortlist.bench.runner import Failure, Result
 from shortlist.bench.significance import p_values
 from shortlist.bench.spec import Spec, label_of
-from shortlist.metrics import SURE, p_text
+from shortlist.metrics import SIGNIFICANCE, format_p
 from shortlist.runs import Run
 
 HEAD = ("dataset", "model", "loss", "metric", "published", "measured", "deviation", "ratio", "p", "valid",
@@ -106,7 +106,7 @@ class Row:
             measured + ("*" if self.is_sure else ""),
             _figure(self.deviation, 4),
             _figure(self.ratio, 3),
-            "" if self.p is None else p_text(self.p),
+            "" if self.p is None else format_p(self.p),
             _figure(self.valid, 4),
             f"{len(self.values)}{failed}",
             _figure(self.seconds, 1),
@@ -194,7 +194,7 @@ def _marked(
     compared = theirs if any(row.loss in ours for row, _ in group) else [row for row, _ in others]
     ps = p_values(runs[place], [runs[other] for _, other in others], best.metric)
     p_of = {id(row): p for (row, _), p in zip(others, ps, strict=True)}
-    is_sure = all(p is not None and p < SURE for p in ps)
+    is_sure = all(p is not None and p < SIGNIFICANCE for p in ps)
     return [
         (
             row,

@@ -16,20 +16,11 @@ from shortlist.bench.cells import Cell
 from shortlist.data import Split, builtin, load
 from shortlist.data.public_sets import SETS
 from shortlist.data.sources import SUFFIXES
-from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable, described, unknown
-from shortlist.runs import (
-    CHECKPOINT,
-    Busy,
-    Run,
-    Sink,
-    checked_ks,
-    default_ks,
-    fingerprint,
-    fit,
-    open_run,
-    remeasure,
-)
-from shortlist.runs.folder import held, replace_file, writing
+from shortlist.errors import InputError, Interrupted, ShortlistError, WriteError, described, unknown
+from shortlist.experiment import fit
+from shortlist.runs import CHECKPOINT, Run, RunLocked, checked_ks, default_ks, fingerprint, open_run, remeasure
+from shortlist.runs.folder import lock, replace_file, writing
+from shortlist.tracking import Tracker
 
 FAILED, UNMEASURED, LOCKS = "failed.json", "unmeasured.json", ".locks"
 """What a cell that failed leaves, what a run that could not be measured at other lengths has, where locks are."""
@@ -76,7 +67,7 @@ class Bench:
     """
 
     def __init__(
-        self, folder: Path, data: Path | None = None, *, registered: bool = True, sinks: Sequence[Sink] = ()
+        self, folder: Path, data: Path | None = None, *, registered: bool = True, sinks: Sequence[Tracker] = ()
     ) -> None:
         self.folder, self.data, self.registered, self.sinks = folder, data, registered, sinks
         self._splits: dict[str, Split] = {}
@@ -196,7 +187,7 @@ class Bench:
         """Measure a run at the lengths that are asked for; why that fails is written down beside what it has."""
         try:
             measured = remeasure(run, cell.ks)
-        except (Interrupted, Unwritable):
+        except (Interrupted, WriteError):
             raise
         except Exception as problem:
             reason = _removable(str(problem) if isinstance(problem, ShortlistError) else described(problem))
@@ -225,7 +216,7 @@ class Bench:
                 seconds={"load": time.perf_counter() - started},
                 sinks=self.sinks,
             ).run
-        except (Busy, Interrupted, Unwritable):
+        except (RunLocked, Interrupted, WriteError):
             raise
         except Exception as problem:
             if isinstance(problem, ShortlistError):
@@ -235,10 +226,10 @@ class Bench:
     @contextmanager
     def _held(self, path: Path) -> Iterator[None]:
         """Hold a cell; the lock's time tells when."""
-        lock = self.lock(path)
-        with held(lock):
+        target = self.lock(path)
+        with lock(target):
             with writing(self.folder):
-                os.utime(lock)
+                os.utime(target)
             yield
 
     def lock(self, path: Path) -> Path:
@@ -257,7 +248,7 @@ def work(bench: Bench, cells: Sequence[Cell], told: Told = lambda cell, result: 
         for cell in waiting:
             try:
                 bench.run(cell, told)
-            except Busy:
+            except RunLocked:
                 left.append(cell)
         if len(left) == len(waiting):
             time.sleep(PAUSE)

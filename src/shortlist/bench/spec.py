@@ -14,12 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from shortlist.bench.published import Published
 from shortlist.data import LoadOptions
 from shortlist.errors import InputError, unknown
+from shortlist.experiment import SECTIONS
 from shortlist.losses import registry as losses
 from shortlist.metrics import AT_K
 from shortlist.models import Baseline
 from shortlist.models import registry as models
 from shortlist.parameters import LARGEST_SEED
-from shortlist.runs import SECTIONS
 
 _SHIPPED = files("shortlist.bench") / "specs"
 

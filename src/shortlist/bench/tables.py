@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from shortlist.bench.results import HEAD, MEASURED, NUMBERS, Row
-from shortlist.metrics import SURE
+from shortlist.metrics import SIGNIFICANCE
 
 MANY = 8
 """More places than these are counted in a note, and not named."""
@@ -16,8 +16,8 @@ LEGEND = (
     "measured: the mean over seeds; deviation: over seeds; ratio: measured over published; p: of the best against this "
     "one (Student's paired t over users, Holm); valid: the same metric on validation, the mean over seeds. Bold: the "
     "best of its dataset and model; underlined: the best of what it is compared with; *: better than every other, "
-    f"p < {SURE}. Where a seed failed or is missing, the mean of the others is no match for theirs: such rows are not "
-    "compared."
+    f"p < {SIGNIFICANCE}. Where a seed failed or is missing, the mean of the others is no match for theirs: such rows "
+    "are not compared."
 )
 
 

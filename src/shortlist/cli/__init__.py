@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -27,7 +28,10 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command; its exit code."""
     from shortlist.cli.app import Abort, UsageError, app
     from shortlist.errors import InputError, Interrupted, ShortlistError
+    from shortlist.parameters import RenamedParameter
 
+    warnings.simplefilter("once", RenamedParameter)
+    warnings.showwarning = _show_warning
     try:
         code = app(list(arguments), prog_name="shortlist", standalone_mode=False)
         sys.stdout.flush()
@@ -82,6 +86,11 @@ def _fail(problem: BaseException, message: str, code: int) -> int:
     if os.environ.get("SHORTLIST_DEBUG", "0") not in {"", "0"}:
         raise problem
     return _say(message, code)
+
+
+def _show_warning(message: Warning | str, *details: object, **more: object) -> None:
+    """Print a warning as one line, as errors are."""
+    _say(str(message), DONE)
 
 
 def _say(message: str, code: int) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from shortlist import __version__
-from shortlist.cli.bench import bench
+from shortlist.cli.bench.command import bench
 from shortlist.cli.compare import compare
 from shortlist.cli.data import data
 from shortlist.cli.demo import demo
@@ -17,7 +17,7 @@ from shortlist.cli.models import models
 from shortlist.cli.recommend import recommend
 from shortlist.cli.report import report
 from shortlist.cli.train import train
-from shortlist.cli.tune import tune
+from shortlist.cli.tune.command import tune
 
 UsageError: Any = typer.BadParameter.__base__
 """What typer raises for a command line that it cannot read, in whichever of its modules this version keeps it."""

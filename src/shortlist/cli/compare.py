@@ -94,7 +94,7 @@ def _check_same_test(runs: Mapping[str, Run]) -> None:
 
 
 def _show(comparison: Comparison, intervals: dict[str, Interval]) -> None:
-    from shortlist.metrics import p_text
+    from shortlist.metrics import format_p
 
     drawn = draw(comparison.means, intervals)
     rows = [(name, f"{mean:.4f}", drawn[name]) for name, mean in comparison.means.items()]
@@ -106,8 +106,8 @@ def _show(comparison: Comparison, intervals: dict[str, Interval]) -> None:
             f"{pair.low:+.4f} … {pair.high:+.4f}",
             f"{pair.effect:+.2f}",
             f"{pair.better:.0%} / {pair.worse:.0%}",
-            p_text(pair.t_holm),
-            p_text(pair.wilcoxon_holm),
+            format_p(pair.t_holm),
+            format_p(pair.wilcoxon_holm),
         )
         for pair in comparison.pairs
     ]

@@ -54,7 +54,7 @@ def list_sets(
 
     shortlist data list
     """
-    from shortlist.data import registry
+    from shortlist.data import datasets as registry
     from shortlist.data.builtin import DEBIAN, DEBIAN_NAME
     from shortlist.data.public_sets import SETS
 
@@ -101,7 +101,7 @@ def get(
 
     shortlist data get ml-1m --from-file ~/Downloads/ml-1m.zip
     """
-    from shortlist.data import registry
+    from shortlist.data import datasets as registry
 
     with step(f"getting {name}") as report:
         path = registry.get(name, folder=folder, from_file=from_file, progress=report)

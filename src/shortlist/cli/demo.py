@@ -12,7 +12,7 @@ from shortlist.cli.output import AsJson, print_json, print_table, step
 
 if TYPE_CHECKING:
     from shortlist.data import LoadOptions, Split
-    from shortlist.report.side_by_side import Entry
+    from shortlist.report.model_comparison import Entry
     from shortlist.runs import Run
 
 CONTESTANTS: dict[str, tuple[str, str | None]] = {
@@ -91,8 +91,8 @@ def demo(
 def _fitted(name: str, split: Split, options: LoadOptions, out: Path, seconds: dict[str, float]) -> tuple[Entry, Run]:
     """A model fitted, measured, and kept as a run."""
     from shortlist.cli.train import watching
-    from shortlist.report.side_by_side import Entry
-    from shortlist.runs import fit, plan
+    from shortlist.experiment import fit, plan
+    from shortlist.report.model_comparison import Entry
 
     model, loss = CONTESTANTS[name]
     chosen = plan(model, loss, K, values=SETTINGS.get(model))
@@ -103,7 +103,7 @@ def _fitted(name: str, split: Split, options: LoadOptions, out: Path, seconds: d
     evaluations = outcome.evaluations
     assert evaluations.test is not None
     took = outcome.run.metrics["seconds"]
-    seconds_to_fit = took.get("pilot", 0.0) + took["train"]
+    seconds_to_fit = took.get("temperature_search", 0.0) + took["train"]
     return Entry(name, evaluations.test, evaluations.catalogue, seconds_to_fit), outcome.run
 
 

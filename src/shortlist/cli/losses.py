@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from shortlist.cli.describe import Name, answer, parameter_facts, print_parameters
 from shortlist.cli.output import AsJson, print_json, step
-from shortlist.cli.registered import Name, answer, parameter_facts, print_parameters
 
 NARROW = 80
 """Columns that everything fits in where no terminal says how many it has."""
@@ -58,7 +58,7 @@ def _facts(name: str) -> dict[str, Any]:
         "sampled": loss.sampled,
         "cost": loss.cost,
         "use": loss.use,
-        "remedy": loss.remedy,
+        "collapse_hint": loss.collapse_hint,
         "parameters": parameter_facts(loss),
     }
 
@@ -74,10 +74,10 @@ def _tell(name: str) -> None:
         "formula": loss.formula,
         "made for": loss.target,
         "scores": loss.similarity.replace("_", "-"),
-        "against": against(loss),
+        "candidates": against(loss),
         "cost": loss.cost,
         "use it": loss.use,
-        "collapsed?": f"try {loss.remedy}" if loss.remedy else "",
+        "collapsed?": f"try {loss.collapse_hint}" if loss.collapse_hint else "",
         "source": loss.citation,
     }
     for key, value in facts.items():

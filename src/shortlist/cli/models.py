@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from shortlist.cli.describe import Name, answer, parameter_facts, print_parameters
 from shortlist.cli.output import AsJson, print_json, print_table
-from shortlist.cli.registered import Name, answer, parameter_facts, print_parameters
 
 
 def models(
@@ -70,20 +70,20 @@ def _write(out: Path, name: str | None, as_json: bool) -> None:
 
 
 def _learns(name: str) -> str:
-    from shortlist.models import Trained, registry
+    from shortlist.models import TrainableModel, registry
 
-    return "by a loss" if issubclass(registry[name], Trained) else "by itself"
+    return "by a loss" if issubclass(registry[name], TrainableModel) else "by itself"
 
 
 def _facts(name: str) -> dict[str, Any]:
-    from shortlist.models import Trained, registry
+    from shortlist.models import TrainableModel, registry
 
     model = registry[name]
     return {
         "summary": model.summary,
         "formula": model.formula,
         "learns": _learns(name),
-        "loss": model.default_loss if issubclass(model, Trained) else None,
+        "loss": model.default_loss if issubclass(model, TrainableModel) else None,
         "citation": model.citation,
         "cost": model.cost,
         "use": model.use,

@@ -52,8 +52,9 @@ def recommend(
     shortlist recommend runs/mf --history python3-numpy,python3-scipy --k 10
     """
     from shortlist.cli.files import check_out, read_ids, write_table
-    from shortlist.runs import open_run, recommend_to
-    from shortlist.runs import recommend as lists_of
+    from shortlist.recommend import recommend as lists_of
+    from shortlist.recommend import recommend_to
+    from shortlist.runs import open_run
 
     given = [
         name for name, value in (("--user", user), ("--users", users), ("--history", history)) if value is not None

@@ -35,7 +35,7 @@ def report(
     shortlist report runs/ml --names movies.csv --out ml.html
     """
     from shortlist.cli.files import check_out, write_whole
-    from shortlist.data.names import item_titles
+    from shortlist.data.titles import item_titles
     from shortlist.report import render
     from shortlist.report.run import run_page
     from shortlist.runs import open_run

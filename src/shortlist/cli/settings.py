@@ -47,7 +47,7 @@ Log = Annotated[
 ]
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """What is to be fitted, as a plan takes it: names, K, the settings of a preset, and those that were typed."""
 
     model: str
@@ -57,22 +57,24 @@ class Asked(NamedTuple):
     texts: Mapping[str, Mapping[str, str]]
 
 
-def asked(model: str | None, loss: str | None, k: int | None, preset: str | None, settings: list[str] | None) -> Asked:
+def asked(
+    model: str | None, loss: str | None, k: int | None, preset: str | None, settings: list[str] | None
+) -> Request:
     """What the command line asks for: a preset's choices where there is one, and what is given over them.
 
     >>> asked("ease", None, None, None, None)[:3]
     ('ease', None, 20)
     """
-    from shortlist.runs import SECTIONS
-    from shortlist.runs import preset as preset_of
+    from shortlist.experiment import SECTIONS
+    from shortlist.experiment import preset as preset_of
 
     texts = parse_settings(settings, SECTIONS)
     if preset is None:
-        return Asked(model or "mf", loss, 20 if k is None else k, {}, texts)
+        return Request(model or "mf", loss, 20 if k is None else k, {}, texts)
     start = preset_of(preset)
     model = model or start.model
     loss = loss or (start.loss if model == start.model else None)
-    return Asked(model, loss, start.k if k is None else k, start.settings_for(model, loss), texts)
+    return Request(model, loss, start.k if k is None else k, start.settings_for(model, loss), texts)
 
 
 def parse_settings(texts: Iterable[str] | None, sections: Sequence[str] = ("model",)) -> dict[str, dict[str, str]]:

@@ -16,7 +16,8 @@ from shortlist.cli.settings import Data, K, Ks, Log, Loss, Model, Preset, Set, a
 from shortlist.errors import InputError
 
 if TYPE_CHECKING:
-    from shortlist.runs import Plan, Run, Watch
+    from shortlist.experiment import Callbacks, ExperimentConfig
+    from shortlist.runs import Run
     from shortlist.training import Progress
 
 
@@ -56,14 +57,16 @@ def train(
     shortlist train clicks.csv --loss slatk --k 20 --tune 2m --out runs/tuned
     """
     from shortlist.data import load
-    from shortlist.runs import check_target, default_ks, fit, plan, sink
+    from shortlist.experiment import fit, plan
+    from shortlist.runs import check_target, default_ks
+    from shortlist.tracking import tracker
 
     options, what = load_options(flags), asked(model, loss, k, preset, settings)
     chosen = plan(*what)
-    lengths, sinks = parse_ks(ks), [sink(text) for text in log or []]
+    lengths, sinks = parse_ks(ks), [tracker(text) for text in log or []]
     if tune is not None:
-        from shortlist.cli.tune import limits, seconds_of, tune_first
-        from shortlist.cli.tune_job import Job
+        from shortlist.cli.tune.command import limits, seconds_of, tune_first
+        from shortlist.cli.tune.execute import Job
 
         if sinks:
             raise InputError("train --tune: expected no --log, which tells of one training, received it")
@@ -93,9 +96,9 @@ def train(
 
 
 @contextmanager
-def watching(chosen: Plan) -> Iterator[Watch]:
+def watching(chosen: ExperimentConfig) -> Iterator[Callbacks]:
     """Bars on stderr for each stage that takes longer than a moment; that of training tells how well it goes."""
-    from shortlist.runs import Watch
+    from shortlist.experiment import Callbacks
 
     report: list[Any] = [lambda done, total, label="": None]
 
@@ -107,10 +110,10 @@ def watching(chosen: Plan) -> Iterator[Watch]:
     def epoch(progress: Progress, share: float) -> None:
         report[0](progress.epoch + share, chosen.training.epochs, _standing(progress, chosen))
 
-    yield Watch(stage=stage, epoch=epoch, evaluation=lambda done, total: report[0](done, total))
+    yield Callbacks(stage=stage, epoch=epoch, evaluation=lambda done, total: report[0](done, total))
 
 
-def _standing(progress: Progress, chosen: Plan) -> str:
+def _standing(progress: Progress, chosen: ExperimentConfig) -> str:
     """Epoch, loss, validation and its best, in a line."""
     parts = [f"epoch {progress.epoch}/{chosen.training.epochs}"]
     if progress.epoch:
@@ -134,7 +137,7 @@ def tell(run: Run, as_json: bool) -> None:
     print_table(["metric", "test", "validation"], rows, title=f"{name} on {run.config['data']['source']}")
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in run.metrics["seconds"].items())
     print(f"{run.metrics['users']:,} users measured ({run.metrics['skipped_users']:,} without test items); {seconds}")
-    if "pilot" in run.metrics["seconds"]:
+    if "temperature_search" in run.metrics["seconds"]:
         print(f"loss.tau {run.config['loss']['tau']:g} was found by short trials on validation (pilot)")
     print(f"Run: {run.folder}   Next: shortlist recommend {run.folder} --user ID")
 

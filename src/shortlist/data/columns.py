@@ -46,21 +46,21 @@ class Columns:
     weight: str | None = None
     time: str | None = None
 
-    def said(self) -> dict[str, str]:
+    def given(self) -> dict[str, str]:
         """The roles for which a name was given."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {role: name for role, name in values.items() if name is not None}
 
     def are_positions(self) -> bool:
         """Whether the columns are said by number, as for a file without a header."""
-        names = [name for name in self.said().values() if name != NONE]
+        names = [name for name in self.given().values() if name != NONE]
         return bool(names) and all(name.isascii() and name.isdigit() for name in names)
 
 
-def plain(name: str) -> str:
+def normalize_name(name: str) -> str:
     """A column's name without case, punctuation and RecBole's type.
 
-    >>> [plain(name) for name in ["user_id:token", "movieId", " Unix Review-Time "]]
+    >>> [normalize_name(name) for name in ["user_id:token", "movieId", " Unix Review-Time "]]
     ['userid', 'movieid', 'unixreviewtime']
     """
     return "".join(letter for letter in name.partition(":")[0].lower() if letter.isalnum())
@@ -77,7 +77,7 @@ def assign(label: str, names: Sequence[str], columns: Columns) -> dict[str, str]
     shortlist.errors.InputError: clicks.csv: expected an item column (item_id, movieId, product_id, sku, …, or said by
     `item`), received the columns a, b
     """
-    said = columns.said()
+    said = columns.given()
     chosen: dict[str, str] = {}
     for role in ROLES:
         wanted = said.get(role)
@@ -108,7 +108,7 @@ _EXAMPLES = {
 
 def looks_like_header(names: Sequence[str], columns: Columns) -> bool:
     """Whether a file's first row names a user and an item."""
-    said = columns.said()
+    said = columns.given()
     return all(
         _find(said[role], names) is not None if role in said else _guess(role, names, taken=set()) is not None
         for role in REQUIRED
@@ -117,7 +117,7 @@ def looks_like_header(names: Sequence[str], columns: Columns) -> bool:
 
 def _guess(role: str, names: Sequence[str], taken: set[str]) -> str | None:
     """The column whose name stands first among the usual ones."""
-    by_plain_name = {plain(name): name for name in reversed(names) if name not in taken}
+    by_plain_name = {normalize_name(name): name for name in reversed(names) if name not in taken}
     return next((by_plain_name[usual] for usual in USUAL_NAMES[role] if usual in by_plain_name), None)
 
 

@@ -111,7 +111,7 @@ def _text_table(source: Source, columns: Columns) -> RawTable:
     """A ``.txt``: a delimited table if its first line is a header, else LightGCN's ``user item item …``."""
     line = _first_line(source)
     for delimiter in (*DELIMITERS, " "):
-        if delimiter in line and (columns.said() or looks_like_header(line.split(delimiter), columns)):
+        if delimiter in line and (columns.given() or looks_like_header(line.split(delimiter), columns)):
             return _delimited(source, columns, delimiter)
     return _adjacency(source)
 
@@ -153,7 +153,7 @@ def _delimited(source: Source, columns: Columns, delimiter: str, quote: str | No
         _blame_line(source, delimiter, quote)
     if not has_header:
         frame.columns = [str(position) for position in range(1, frame.width + 1)]
-        columns = columns if columns.said() else Columns(**dict(zip(ROLES, frame.columns, strict=False)))
+        columns = columns if columns.given() else Columns(**dict(zip(ROLES, frame.columns, strict=False)))
     first_row = 2 if has_header else 1
     is_blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
     if not is_blank.any():

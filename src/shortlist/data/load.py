@@ -10,14 +10,14 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from shortlist.data import builtin, registry
+from shortlist.data import builtin, datasets
 from shortlist.data.checks import parse_times
 from shortlist.data.columns import Columns
 from shortlist.data.interactions import Interactions
 from shortlist.data.noise import flip_negatives
-from shortlist.data.prepare import check_size, k_core, keep_rated, merge_repeats, restrict, time_as_number
+from shortlist.data.prepare import check_size, deduplicate, k_core, keep_rated, restrict, time_as_number
 from shortlist.data.public_sets import SETS
-from shortlist.data.sources import WHOLE
+from shortlist.data.sources import SINGLE
 from shortlist.data.splits import Split, at_time, hold_out_irbenchmark, hold_out_share, leave_last
 from shortlist.data.tables import read_parts
 from shortlist.errors import InputError
@@ -71,12 +71,12 @@ def load(source: str | Path, options: LoadOptions | None = None) -> Split:
     """
     options = options or LoadOptions()
     parts = _read(source, options)
-    owners = {part: str(source) if part == WHOLE else f"{source} ({part})" for part in parts}
+    owners = {part: str(source) if part == SINGLE else f"{source} ({part})" for part in parts}
     rated = {part: keep_rated(frame, options.min_rating, owners[part]) for part, frame in parts.items()}
-    met = dict(zip(rated, merge_repeats(list(rated.values())), strict=True))
+    met = dict(zip(rated, deduplicate(list(rated.values())), strict=True))
     repeated = sum(rated[part].height - met[part].n_pairs for part in met)
-    if WHOLE in met:
-        split = _split(str(source), parts[WHOLE], k_core(met[WHOLE], options.core), options)
+    if SINGLE in met:
+        split = _split(str(source), parts[SINGLE], k_core(met[SINGLE], options.core), options)
     else:
         split = _as_given(str(source), met, options)
     return replace(split, train=_with_noise(split, options), repeated_pairs=repeated)
@@ -86,11 +86,11 @@ def _read(source: str | Path, options: LoadOptions) -> dict[str, pl.DataFrame]:
     name, path = str(source), Path(source)
     if not path.exists():
         if name == builtin.DEBIAN_NAME:
-            return {WHOLE: builtin.load_debian()}
+            return {SINGLE: builtin.load_debian()}
         if name not in SETS:
             expected = f"a folder, a table, an archive or a name ({builtin.DEBIAN_NAME}, {', '.join(SETS)})"
             raise InputError(f"data: expected {expected}, received {name!r}")
-        found = registry.find(name)
+        found = datasets.find(name)
         if found is None:
             raise InputError(f"{name}: expected a set that is at hand; fetch it with `shortlist data get {name}`")
         path, options = found, _as_registered(name, options)

@@ -29,7 +29,7 @@ def to_interactions(
     >>> met.user_ids.to_list(), met.item_ids.to_list(), met.row(1).tolist(), met.weights.tolist()
     (['a', 'b'], [10, 30], [1], [4.0, 5.0])
     """
-    (met,) = merge_repeats([keep_rated(frame, min_rating, owner)])
+    (met,) = deduplicate([keep_rated(frame, min_rating, owner)])
     met = k_core(met, core)
     check_size(met, owner)
     return met
@@ -44,7 +44,7 @@ def keep_rated(frame: pl.DataFrame, min_rating: float | None, owner: str) -> pl.
     return frame.filter(pl.col("weight") >= min_rating)
 
 
-def merge_repeats(frames: Sequence[pl.DataFrame]) -> list[Interactions]:
+def deduplicate(frames: Sequence[pl.DataFrame]) -> list[Interactions]:
     """Interactions of each table, all with the ids of them all; a repeated pair keeps its last time and largest weight.
 
     Times become whole numbers: dates, and numbers with fractions taken as seconds, are counted in microseconds.

@@ -1,4 +1,4 @@
-"""The registered public data sets: addresses, sizes, checksums, terms. Facts only; :mod:`shortlist.data.registry` acts.
+"""The registered public data sets: addresses, sizes, checksums, terms. Facts only; :mod:`shortlist.data.datasets` acts.
 
 Checksums are those that a set's makers publish. Where they publish none, the field stays empty and the file's checksum
 is recorded when it is first got.

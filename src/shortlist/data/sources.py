@@ -21,7 +21,7 @@ from shortlist.errors import InputError
 SUFFIXES = (".csv", ".tsv", ".parquet", ".ndjson", ".jsonl", ".inter", ".txt", ".data", ".dat")
 MOVIELENS_TABLES = ("u.data", "ratings.dat", "ratings.csv")
 PART_NAMES = {"train": "train", "test": "test", "valid": "valid", "validation": "valid", "val": "valid"}
-WHOLE = "whole"
+SINGLE = "whole"
 """Key of a data set's only table, when it did not come split."""
 
 
@@ -80,7 +80,7 @@ def find_parts(path: Path) -> dict[str, Source]:
         return _parts_of_zip(path)
     if not path.exists():
         raise InputError(f"{path}: expected a table, a folder or an archive, received a path that does not exist")
-    return {WHOLE: single(path)}
+    return {SINGLE: single(path)}
 
 
 def _parts_of_zip(path: Path) -> dict[str, Source]:
@@ -122,7 +122,7 @@ def _choose(label: str, names: list[str]) -> dict[str, str]:
     known = [name for name in tables if PurePosixPath(name).name in MOVIELENS_TABLES]
     for choice in (known, tables):
         if len(choice) == 1:
-            return {WHOLE: choice[0]}
+            return {SINGLE: choice[0]}
     raise InputError(
         f"{label}: expected tables named train and test, or one table ({', '.join(SUFFIXES)}), received "
         + (_few(tables or names) or "nothing")

@@ -10,7 +10,7 @@ import polars as pl
 from shortlist.data import checks
 from shortlist.data.columns import Columns, assign
 from shortlist.data.formats import RawTable, read_raw
-from shortlist.data.sources import WHOLE, Source, find_parts, readable
+from shortlist.data.sources import SINGLE, Source, find_parts, readable
 from shortlist.errors import InputError
 
 _CHECKS: Mapping[str, Callable[[RawTable, pl.Series], pl.Series]] = {
@@ -40,9 +40,9 @@ def read(path: str | Path, *, columns: Columns | None = None, delimiter: str | N
     [('ann', 7, datetime.datetime(2024, 5, 31, 0, 0)), ('bob', 9, datetime.datetime(2024, 6, 1, 0, 0))]
     """
     parts = read_parts(path, columns=columns, delimiter=delimiter)
-    if WHOLE not in parts:
+    if SINGLE not in parts:
         raise InputError(f"{path}: expected one table, received the parts {', '.join(parts)}")
-    return parts[WHOLE]
+    return parts[SINGLE]
 
 
 def read_parts(

@@ -47,8 +47,8 @@ class Minimax(Loss):
     """A loss with scalars for which a saddle is sought, by gradient descent and ascent beside the model's steps.
 
     The scalars are buffers: Adam does not move them and weight decay does not shrink them. After each step of the model
-    at rate η, a and b move by ``pace``·η down their gradients, γ as far up its own, s⁻ four times as far down and s⁺
-    four times as far up, and each back into its box.
+    at rate η, a and b move by ``scalar_lr_ratio``·η down their gradients, γ as far up its own, s⁻ four times as far
+    down and s⁺ four times as far up, and each back into its box.
 
     Why four: to first order around the saddle, γ and s⁻ turn around each other, and do so ever more widely if
     J·(4f² − v) > 2, where v is the speed of s⁻ relative to γ, f ≤ 1 that of the last negative which counts, and
@@ -65,7 +65,12 @@ class Minimax(Loss):
 
     scalars: ClassVar[Mapping[str, Scalar]]
 
-    pace: float = param(default=1.0, above=0, help="learning rate of the loss's scalars, in multiples of the model's")
+    scalar_lr_ratio: float = param(
+        default=1.0,
+        above=0,
+        help="learning rate of the loss's scalars, in multiples of the model's",
+        aliases=("pace",),
+    )
 
     def __post_init__(self) -> None:
         for name, scalar in self.scalars.items():  # no dimension: float64 here leaves float32 scores in float32
@@ -83,7 +88,7 @@ class Minimax(Loss):
         for name, scalar in self.scalars.items():
             value = self.get_buffer(name)
             if value.grad is not None:
-                value += rate * self.pace * scalar.speed * value.grad.clamp(-1, 1)
+                value += rate * self.scalar_lr_ratio * scalar.speed * value.grad.clamp(-1, 1)
                 value.grad = None
             value.clamp_(scalar.low, scalar.high)
         a, b, gamma = self._read("a", "b", "gamma")
@@ -92,7 +97,7 @@ class Minimax(Loss):
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives; those with nothing against them count 0."""
         term_P = self.terms(_squashed(table.positives()), table)
-        return mean_over_positives(torch.where(table.per_positive(table.population_R) > 0, term_P, 0))
+        return mean_over_positives(torch.where(table.per_positive(table.n_represented_R) > 0, term_P, 0))
 
     @abstractmethod
     def terms(self, share_P: Tensor, table: ScoreTable) -> Tensor:
@@ -126,7 +131,7 @@ def _square_of_positives(share_P: Tensor, a: Tensor, gamma: Tensor) -> Tensor:
 
 def _mean_of_negatives(table: ScoreTable, kernel: Kernel) -> Tensor:
     """The mean of the kernel over the negatives of each positive."""
-    return table.per_positive(table.row_sum(kernel) / table.population_R.clamp(min=1))
+    return table.per_positive(table.row_sum(kernel) / table.n_represented_R.clamp(min=1))
 
 
 def _smooth_hinge(x: Tensor, kappa: float) -> Tensor:
@@ -242,7 +247,7 @@ class AUC(Minimax):
     citation = "Ying et al., NIPS 2016; Yuan et al., ICCV 2021"
     cost = "one pass over the scores of all items, and one more backwards"
     use = "Where every pair of a positive and a negative counts the same."
-    remedy = "a smaller loss.pace"
+    collapse_hint = "a smaller loss.scalar_lr_ratio"
     scalars = MappingProxyType({"a": A, "b": B, "gamma": GAMMA})
 
     def terms(self, share_P: Tensor, table: ScoreTable) -> Tensor:
@@ -303,7 +308,7 @@ class OPAUC(Partial):
     citation = "Shao et al., NeurIPS 2022"
     cost = "one pass over the scores of all items, and one more backwards"
     use = "Where only the hardest negatives matter, of which β is the share."
-    remedy = "a smaller loss.pace"
+    collapse_hint = "a smaller loss.scalar_lr_ratio"
     scalars = MappingProxyType({"a": A, "b": B, "gamma": GAMMA, "s_neg": S_NEG})
 
     def positive_terms(self, share_P: Tensor) -> Tensor:
@@ -339,7 +344,7 @@ class LLPAUC(Partial):
     citation = "Shi et al., WWW 2024"
     cost = "one pass over the scores of all items, and one more backwards"
     use = "Where the top of the list matters and some positives are noise: the lowest of them are left alone."
-    remedy = "a smaller loss.pace"
+    collapse_hint = "a smaller loss.scalar_lr_ratio"
     scalars = MappingProxyType({**OPAUC.scalars, "s_pos": S_POS})
 
     alpha: float = param(

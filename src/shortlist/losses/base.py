@@ -47,7 +47,7 @@ class Loss(Configured, nn.Module, ABC):
     use: ClassVar[str] = ""
     """When to use it, in one sentence."""
 
-    remedy: ClassVar[str] = ""
+    collapse_hint: ClassVar[str] = ""
     """What to change where training with this loss collapses."""
 
     def forward(
@@ -96,9 +96,9 @@ class Loss(Configured, nn.Module, ABC):
         """The Top-K thresholds that the loop keeps for this loss, if the loss reads any."""
         return None
 
-    def cure(self) -> str:
-        """What of :attr:`remedy` is left to try with the settings as they are."""
-        return self.remedy
+    def collapse_hint_for(self) -> str:
+        """What of :attr:`collapse_hint` is left to try with the settings as they are."""
+        return self.collapse_hint
 
     def weights(self, table: ScoreTable) -> Tensor | None:
         """How much each positive counts by where it stands against its row's threshold, if that is what decides."""

@@ -17,10 +17,10 @@ from shortlist.scores import ScoreTable, Similarity, Softplus
 from shortlist.scores.table import logsumexp_of_positives
 
 
-class LogMeans(nn.Module):
+class LogEMA(nn.Module):
     """A moving average g of a positive number for each user, kept as ln g: e^{1/τ} leaves the range of floats.
 
-    >>> means = LogMeans(2)
+    >>> means = LogEMA(2)
     >>> means.moved(torch.tensor([0.0]), torch.tensor([1]), gamma=0.5, keep=True)  # a first visit sets g
     tensor([0.])
     >>> means.moved(torch.tensor([3.0]).log(), torch.tensor([1]), gamma=0.5, keep=True).exp()
@@ -52,7 +52,7 @@ class LogMeans(nn.Module):
         return mean_M[place_R]
 
 
-def averaged_terms(table: ScoreTable, tau: float, gamma: float, means: LogMeans | None, training: bool) -> Tensor:
+def averaged_terms(table: ScoreTable, tau: float, gamma: float, means: LogEMA | None, training: bool) -> Tensor:
     """``ln g + ĝ/g − 1`` of each positive's row, with ``ĝ = mean_j exp(s_j/τ)`` and g held constant.
 
     This is the tangent of ln ĝ at g, above it and equal to it where g = ĝ: its gradient is that of ĝ/g, its value a
@@ -92,7 +92,7 @@ class SogCLR(Loss):
 
     formula = "−s_i/τ + ln g_u + ĝ_u/g_u − 1, with ĝ_u = mean_j exp(s_j/τ) and g_u its average over steps, constant"
     target = "NDCG, with few negatives"
-    remedy = "a larger loss.tau"
+    collapse_hint = "a larger loss.tau"
     citation = "Yuan et al., ICML 2022"
     cost = "one pass over the scores of all items"
     use = "Where few negatives are at hand: the average of each user makes up for them."
@@ -108,11 +108,11 @@ class SogCLR(Loss):
     )
 
     def __post_init__(self) -> None:
-        self.means: LogMeans | None = None
+        self.means: LogEMA | None = None
 
     def start(self, n_users: int, n_items: int, n_pairs: int, generator: torch.Generator) -> None:
         """An average for each user, not yet set."""
-        self.means = LogMeans(n_users)
+        self.means = LogEMA(n_users)
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
@@ -120,7 +120,7 @@ class SogCLR(Loss):
         return mean_over_positives(torch.where(log_P == -torch.inf, 0, log_P - table.positives() / self.tau))
 
 
-class Climber(nn.Module):
+class AdversaryEmbedding(nn.Module):
     """A table of vectors that moves up a loss, by Adam on the rows that a step has touched."""
 
     vector: Tensor
@@ -189,7 +189,7 @@ class AdvInfoNCE(Loss):
 
     formula = "ln(1 + k·N·Σ_j p_j·exp((s_j − s_i)/τ)), with p = softmax_j(a_u·b_j), which an adversary learns"
     target = "NDCG, out of distribution"
-    remedy = "a larger loss.tau"
+    collapse_hint = "a larger loss.tau"
     citation = "Zhang et al., NeurIPS 2023"
     cost = "two passes over all items, with longer vectors"
     use = "Where negatives are of mixed hardness and some of them are positives that nobody has seen."
@@ -206,13 +206,13 @@ class AdvInfoNCE(Loss):
     rounds: int = param(default=7, at_least=0, help="in how many epochs the adversary learns, at most")
 
     def __post_init__(self) -> None:
-        self.users: Climber | None = None
-        self.items: Climber | None = None
+        self.users: AdversaryEmbedding | None = None
+        self.items: AdversaryEmbedding | None = None
         self._climbs = False
 
     def start(self, n_users: int, n_items: int, n_pairs: int, generator: torch.Generator) -> None:
         """The adversary's vectors, by Xavier's normal distribution."""
-        self.users, self.items = (Climber(count, self.dim, generator) for count in (n_users, n_items))
+        self.users, self.items = (AdversaryEmbedding(count, self.dim, generator) for count in (n_users, n_items))
 
     def before_epoch(self, epoch: int) -> None:
         """Decide whether the adversary learns in this epoch."""
@@ -229,7 +229,7 @@ class AdvInfoNCE(Loss):
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        size = table.population_R.clamp(min=1).log() if self.negatives is None else math.log(self.negatives)
+        size = table.n_represented_R.clamp(min=1).log() if self.negatives is None else math.log(self.negatives)
         rival_P = table.per_positive(self._log_mean(table) + size + math.log(self.weight))
         return mean_over_positives(Softplus().value(rival_P - table.positives() / self.tau))
 
@@ -238,7 +238,7 @@ class AdvInfoNCE(Loss):
         if self.users is None or self.items is None or table.user_R is None or table.item_C is None:
             return log_mean_exp(table, self.tau)
         climbs = self._climbs and self.training and torch.is_grad_enabled()
-        dtype = table.population_R.dtype
+        dtype = table.n_represented_R.dtype
         left_RE = self.users.rows(table.user_R, climbs).to(dtype)
         right = self.items.rows(table.item_C, climbs).to(dtype)
         normaliser_R = table.tilted_logsumexp(math.inf, left_RE, right)

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from shortlist.scores import ScoreTable
-from shortlist.scores.selection import places
+from shortlist.scores.column_topk import places
 
 
-def inverse_log(rank: Tensor) -> Tensor:
+def dcg_discount(rank: Tensor) -> Tensor:
     """1/D(r), what a place is worth.
 
-    >>> inverse_log(torch.tensor([1.0, 3.0]))
+    >>> dcg_discount(torch.tensor([1.0, 3.0]))
     tensor([1.0000, 0.5000])
     """
     return torch.log2(rank + 1).reciprocal_()
@@ -34,5 +34,5 @@ def ideal_dcg(table: ScoreTable, k: int | None = None) -> Tensor:
     gain_P = gains(table)
     order_P = torch.argsort(gain_P, descending=True, stable=True)
     rank_P = torch.empty_like(table.row_P).scatter_(0, order_P, places(table.row_P[order_P], table.n_rows)) + 1
-    part_P = torch.where(rank_P <= (k or table.n_positives), gain_P * inverse_log(rank_P.to(gain_P.dtype)), 0)
+    part_P = torch.where(rank_P <= (k or table.n_positives), gain_P * dcg_discount(rank_P.to(gain_P.dtype)), 0)
     return table.per_positive(table.row_total(part_P))

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shortlist.losses.base import Loss, mean_over_positives, registry
-from shortlist.losses.gains import inverse_log
+from shortlist.losses.gains import dcg_discount
 from shortlist.parameters import param
 from shortlist.scores import ScoreTable, Similarity
 
@@ -113,7 +113,7 @@ class GuidedRec(Loss):
         if table.generator is not None:
             order_PS = torch.rand(chance_PS.shape, generator=table.generator).argsort(1)
             chance_PS, label_PS = chance_PS.gather(1, order_PS), label_PS.gather(1, order_PS)
-        return torch.stack([chance_PS, label_PS], 2), inverse_log(rank_P.to(pos_P.dtype))
+        return torch.stack([chance_PS, label_PS], 2), dcg_discount(rank_P.to(pos_P.dtype))
 
     def _estimate(self, network: Tensor, list_PSC: Tensor) -> Tensor:
         """E of each list."""

@@ -40,7 +40,7 @@ class DNS(Loss):
     citation = "Zhang et al., SIGIR 2013; Shi et al., WWW 2023"
     cost = "200 drawn negatives a positive; exactly, one pass over the scores of all items and M terms a positive"
     use = "Where the top matters and a pairwise loss is wanted; a tiny M/N finds negatives that are none."
-    remedy = "a larger loss.m"
+    collapse_hint = "a larger loss.m"
     sampled: ClassVar[int | None] = 200
 
     m: int = param(
@@ -59,9 +59,11 @@ class DNS(Loss):
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        count_R = table.population_R * (self.m / self.n) if self.n else torch.full_like(table.population_R, self.m)
+        count_R = (
+            table.n_represented_R * (self.m / self.n) if self.n else torch.full_like(table.n_represented_R, self.m)
+        )
         hard = table.hardest(count_R)
-        population_P = hard.per_positive(hard.population_R.clamp(min=1e-30))  # 0/1e-30 where there is none
+        population_P = hard.per_positive(hard.n_represented_R.clamp(min=1e-30))  # 0/1e-30 where there is none
         return mean_over_positives(hard.pair_sum(Softplus()) / population_P)
 
 
@@ -129,7 +131,7 @@ class SoftmaxV(Loss):
     citation = "Shi et al., WWW 2023"
     cost = "200 drawn negatives a positive; exactly, a pass over all items for each positive, and dear ones"
     use = "Where the top matters and no number of hard negatives is to be chosen."
-    remedy = "a smaller loss.rho"
+    collapse_hint = "a smaller loss.rho"
     sampled: ClassVar[int | None] = 200
 
     rho: float = param(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from shortlist.losses.base import Loss, mean_over_positives, registry
-from shortlist.losses.gains import gains, grades, ideal_dcg, inverse_log
+from shortlist.losses.gains import dcg_discount, gains, grades, ideal_dcg
 from shortlist.parameters import Search, param
 from shortlist.scores import ScoreTable, Softplus, UnitStep, positive_pair_sum
 from shortlist.scores.table import ranks_among_positives
@@ -42,8 +42,8 @@ def counts(table: ScoreTable, ranks: Ranks) -> Tensor | None:
     if ranks == "unbiased" and log_weight is not None:
         weight_RC = log_weight.exp().expand(table.n_rows, -1)
         return torch.cat([weight_RC, weight_RC.new_ones(table.n_rows, 1)], 1)
-    positives_R = torch.bincount(table.row_P, minlength=table.n_rows).to(table.population_R.dtype)
-    drawn_R, catalogue_R = table.at_hand_R, table.catalogue_R()
+    positives_R = torch.bincount(table.row_P, minlength=table.n_rows).to(table.n_represented_R.dtype)
+    drawn_R, catalogue_R = table.n_negatives_R, table.catalogue_R()
     if ranks == "unbiased":
         count_R = table.catalogue_negatives_R() / drawn_R.clamp(min=1)
         return None if bool((count_R[drawn_R > 0] == 1).all()) else count_R
@@ -83,7 +83,7 @@ def inverse_log_apart(distance: Tensor) -> Tensor:
     >>> inverse_log_apart(torch.tensor([0.0, 1.0, 3.0]))
     tensor([0.0000, 1.0000, 0.5000])
     """
-    return torch.where(distance == 0, 0, inverse_log(distance))
+    return torch.where(distance == 0, 0, dcg_discount(distance))
 
 
 class Discounts:
@@ -116,7 +116,7 @@ def pairs_below(table: ScoreTable, label_P: Tensor, ranks: Ranks, weigh: Weigh |
     count, discounts = None, Discounts(0, whole=True)
     if weigh is not None:
         count = counts(table, ranks)
-        most = int(table.population_R.max()) + table.n_positives if table.n_rows else 0
+        most = int(table.n_represented_R.max()) + table.n_positives if table.n_rows else 0
         discounts = Discounts(most, whole=count is None)
 
     def of_ranks(rank_M1: Tensor, rank_MC: Tensor) -> Tensor:
@@ -137,7 +137,7 @@ def pairs_below(table: ScoreTable, label_P: Tensor, ranks: Ranks, weigh: Weigh |
     return value_P / math.log(2)
 
 
-class WeighedByRank(Loss):
+class LambdaLossBase(Loss):
     """What the losses have in common whose pairs are weighed by the ranks of both.
 
     Where the negatives are a sample, ranks are estimated: ``unbiased`` lets each sampled negative count for |N_u|/N
@@ -161,10 +161,10 @@ class WeighedByRank(Loss):
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
         value_P = pairs_below(table, gains(table), self.ranks, self.weigh)
-        return mean_over_positives(shared_by_ideal(value_P, table, self.depth()) if self.normalised else value_P)
+        return mean_over_positives(normalize_by_idcg(value_P, table, self.depth()) if self.normalised else value_P)
 
 
-def shared_by_ideal(value_P: Tensor, table: ScoreTable, k: int | None = None) -> Tensor:
+def normalize_by_idcg(value_P: Tensor, table: ScoreTable, k: int | None = None) -> Tensor:
     """Values of positives divided by the ideal DCG of their row; 0 where that is 0."""
     ideal_P = ideal_dcg(table, k)
     return torch.where(ideal_P > 0, value_P / ideal_P.clamp(min=1e-30), 0 * value_P)
@@ -172,7 +172,7 @@ def shared_by_ideal(value_P: Tensor, table: ScoreTable, k: int | None = None) ->
 
 def _between(rank_i: Tensor, rank_j: Tensor, discounts: Discounts) -> Tensor:
     """ρ = |1/D(π_i) − 1/D(π_j)|, what a swap of the two would change."""
-    return discounts(inverse_log, rank_j).sub_(discounts(inverse_log, rank_i)).abs_()
+    return discounts(dcg_discount, rank_j).sub_(discounts(dcg_discount, rank_i)).abs_()
 
 
 def _apart(rank_i: Tensor, rank_j: Tensor, discounts: Discounts, delta: Delta) -> Tensor:
@@ -186,7 +186,7 @@ def _delta() -> Any:
 
 
 @registry.register("lambdarank")
-class LambdaRank(WeighedByRank):
+class LambdaRank(LambdaLossBase):
     r"""LambdaRank: a pair weighs what its swap would change in DCG.
 
     .. math:: L_{ui} = \sum_{j : y_j < y_i} \Bigl|\tfrac{1}{D(\pi_i)} - \tfrac{1}{D(\pi_j)}\Bigr|\,(G_i - G_j)\,
@@ -210,7 +210,7 @@ class LambdaRank(WeighedByRank):
 
 
 @registry.register("ndcg_loss2")
-class NDCGLoss2(WeighedByRank):
+class NDCGLoss2(LambdaLossBase):
     r"""NDCG-Loss2, known as LambdaLoss: a bound of NDCG's cost whose weights see how far two ranks are apart.
 
     .. math:: L_{ui} = \sum_{j : y_j < y_i} \delta_{ij}\,(G_i - G_j)\,\log_2\bigl(1 + e^{s_j - s_i}\bigr),\quad
@@ -239,7 +239,7 @@ class NDCGLoss2(WeighedByRank):
 
 
 @registry.register("ndcg_loss2pp")
-class NDCGLoss2pp(WeighedByRank):
+class NDCGLoss2pp(LambdaLossBase):
     r"""NDCG-Loss2++: LambdaRank's weight and NDCG-Loss2's together.
 
     .. math:: L_{ui} = \sum_{j : y_j < y_i} (\rho_{ij} + \mu\,\delta_{ij})\,(G_i - G_j)\,
@@ -268,7 +268,7 @@ class NDCGLoss2pp(WeighedByRank):
 
 
 @registry.register("lambdaloss_at_k")
-class LambdaLossAtK(WeighedByRank):
+class LambdaLossAtK(LambdaLossBase):
     r"""LambdaLoss@K: NDCG-Loss2 whose pairs weigh more where one of the two stands outside the Top-K.
 
     .. math:: L_{ui} = \sum_{j : y_j < y_i} \delta_{ij}\,m_{ij}\,(G_i - G_j)\,\log_2\bigl(1 + e^{s_j - s_i}\bigr),
@@ -298,7 +298,7 @@ class LambdaLossAtK(WeighedByRank):
 
     def _boost(self, rank: Tensor) -> Tensor:
         """m at the lower of two ranks."""
-        return torch.where(rank > self.k, (1 - inverse_log(rank)).reciprocal_(), 1)
+        return torch.where(rank > self.k, (1 - dcg_discount(rank)).reciprocal_(), 1)
 
     def weigh(self, discounts: Discounts, rank_i: Tensor, rank_j: Tensor) -> Tensor:
         """δ·m."""
@@ -333,9 +333,9 @@ class NDCGLoss1(Loss):
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        worth_P = inverse_log(ranks_of_positives(table, counts(table, self.ranks)))
+        worth_P = dcg_discount(ranks_of_positives(table, counts(table, self.ranks)))
         value_P = gains(table) * worth_P * _against_all(table)
-        return mean_over_positives(shared_by_ideal(value_P, table) if self.normalised else value_P)
+        return mean_over_positives(normalize_by_idcg(value_P, table) if self.normalised else value_P)
 
 
 @registry.register("arp_loss1")

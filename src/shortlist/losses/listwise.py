@@ -11,7 +11,7 @@ from shortlist.losses.base import Loss, mean_over_positives, mean_over_rows, reg
 from shortlist.losses.gains import grades
 from shortlist.parameters import Search, param
 from shortlist.scores import Kernel, ScoreTable
-from shortlist.scores.selection import places
+from shortlist.scores.column_topk import places
 
 
 class Linear(Kernel):
@@ -33,8 +33,9 @@ class ListNet(Loss):
     .. math:: L_u = -\sum_i t_i \ln \frac{e^{s_i/\tau}}{\sum_j e^{s_j/\tau}}
 
     for each user; the value is the mean over users. As published, t = softmax(y), which leaves items with label 0 a
-    share: in a list of a few documents a small one, in a catalogue nearly all of it. ``target_is="proportional"``, the
-    default, is t = y/Σy, which leaves them none; with one positive it is the softmax loss over all items.
+    share: in a list of a few documents a small one, in a catalogue nearly all of it.
+    ``target_distribution="proportional"``, the default, is t = y/Σy, which leaves them none; with one
+    positive it is the softmax loss over all items.
 
     Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", ICML 2007.
 
@@ -49,17 +50,19 @@ class ListNet(Loss):
     use = "Where grades say how likely an item comes first."
 
     tau: float = param(default=1.0, above=0, help="temperature τ of the scores", search=Search(0.02, 2.0, log=True))
-    target_is: Literal["proportional", "softmax"] = param(
-        default="proportional", help="what is asked for: shares of the labels, or their softmax, as published"
+    target_distribution: Literal["proportional", "softmax"] = param(
+        default="proportional",
+        help="what is asked for: shares of the labels, or their softmax, as published",
+        aliases=("target_is",),
     )
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over rows that have a positive."""
         pos_P, label_P = table.positives(), grades(table)
-        if self.target_is == "softmax":
+        if self.target_distribution == "softmax":
             label_P = label_P.exp()
             asked_R = table.row_total(label_P * pos_P) + table.row_sum(Linear())
-            total_R = table.row_total(label_P) + table.population_R
+            total_R = table.row_total(label_P) + table.n_represented_R
         else:
             asked_R, total_R = table.row_total(label_P * pos_P), table.row_total(label_P)
         asked_R = asked_R / total_R.clamp(min=1e-30) / self.tau

@@ -41,7 +41,7 @@ class BPR(Loss):
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        population_P = table.per_positive(table.population_R.clamp(min=1))
+        population_P = table.per_positive(table.n_represented_R.clamp(min=1))
         return mean_over_positives(table.pair_sum(Softplus()) / population_P)
 
 
@@ -62,7 +62,7 @@ class Hinge(Loss):
     citation = "Schroff et al., CVPR 2015"
     cost = "one drawn negative a positive; exactly, a pass over all items for each positive"
     use = "Where a lead beyond the margin is to earn nothing more."
-    remedy = "a larger loss.margin"
+    collapse_hint = "a larger loss.margin"
     sampled: ClassVar[int | None] = 1
 
     margin: float = param(
@@ -71,7 +71,7 @@ class Hinge(Loss):
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        population_P = table.per_positive(table.population_R.clamp(min=1))
+        population_P = table.per_positive(table.n_represented_R.clamp(min=1))
         return mean_over_positives(table.pair_sum(HingeKernel(self.margin)) / population_P)
 
 
@@ -99,7 +99,7 @@ class RankNet(Loss):
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        sum_P, count_P = table.pair_sum(Softplus()), table.per_positive(table.population_R)
+        sum_P, count_P = table.pair_sum(Softplus()), table.per_positive(table.n_represented_R)
         if table.grade_P is not None:
             grade_P = table.grade_P
             at_least_P = ranks_among_positives(grade_P, table.row_P)
@@ -150,7 +150,7 @@ class WARP(Loss):
     citation = "Weston et al., IJCAI 2011"
     cost = "100 drawn negatives a positive; exactly, two passes over all items for each positive"
     use = "Where the top matters and negatives are drawn; with the whole catalogue choose rank=counted."
-    remedy = "a larger loss.margin"
+    collapse_hint = "a larger loss.margin"
     sampled: ClassVar[int | None] = 100
 
     margin: float = param(
@@ -169,7 +169,7 @@ class WARP(Loss):
         with torch.no_grad():
             count_P = table.pair_sum(_Violation(self.margin))
         mean_P = table.pair_sum(HingeKernel(self.margin)) / count_P.clamp(min=1e-30)  # 0/1e-30 where there is none
-        return mean_over_positives(_harmonic(count_P * table.per_positive(table.stands_for_R())) * mean_P)
+        return mean_over_positives(_harmonic(count_P * table.per_positive(table.sampling_scale_R())) * mean_P)
 
     def _drawn(self, table: ScoreTable) -> Tensor:
         """By the first violator of each positive that has one."""

@@ -72,7 +72,7 @@ class GBCE(Loss):
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
         n_negatives_R = table.catalogue_negatives_R()
-        share_R = torch.where(n_negatives_R > 0, table.population_R / n_negatives_R, 1).clamp(max=1)
+        share_R = torch.where(n_negatives_R > 0, table.n_represented_R / n_negatives_R, 1).clamp(max=1)
         beta_P = table.per_positive(1 - self.t * (1 - share_R))
         return mean_over_positives(
             beta_P * Softplus().value(-table.positives()) + table.per_positive(table.row_sum(Softplus()))
@@ -108,7 +108,7 @@ class MSE(Loss):
     citation = "He & Chua, SIGIR 2017"
     cost = "one drawn negative a positive; exactly, one pass over the scores of all items"
     use = "Where scores are to be close to given values; for the order of a list other losses do better."
-    remedy = "a smaller loss.weight"
+    collapse_hint = "a smaller loss.weight"
     sampled: ClassVar[int | None] = 1
 
     weight: float = param(
@@ -141,7 +141,7 @@ class CCL(Loss):
     citation = "Mao et al., CIKM 2021"
     cost = "one pass over the scores of all items"
     use = "With cosine scores, where most negatives are easy; margin and weight want tuning together."
-    remedy = "a larger loss.margin or a smaller loss.weight"
+    collapse_hint = "a larger loss.margin or a smaller loss.weight"
     similarity: ClassVar[Similarity] = "cosine"
 
     margin: float = param(default=0.5, help="margin m, from which on negatives are pushed", search=Search(-0.5, 0.9))
@@ -151,7 +151,7 @@ class CCL(Loss):
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        mean_R = table.row_sum(Hinge(-self.margin)) / table.population_R.clamp(min=1)
+        mean_R = table.row_sum(Hinge(-self.margin)) / table.n_represented_R.clamp(min=1)
         return mean_over_positives((1 - table.positives()).clamp(min=0) + self.weight * table.per_positive(mean_R))
 
 
@@ -256,7 +256,7 @@ class RCE(Loss):
     citation = "Wang et al., WSDM 2021"
     cost = "that of BCE"
     use = "Where an unknown share of the interactions is noise; softer than leaving some out."
-    remedy = "a smaller loss.alpha"
+    collapse_hint = "a smaller loss.alpha"
     sampled: ClassVar[int | None] = 1
 
     alpha: float = param(

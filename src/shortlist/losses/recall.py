@@ -55,7 +55,7 @@ def smooth_rank(table: ScoreTable, phi: Phi | Literal["step"], scale: float, mar
     Negatives that are a sample count for as many as they stand for: those of the catalogue over those at hand. The sum
     of exponentials is one of the row; the others are one of each pair.
     """
-    count_R = table.stands_for_R()
+    count_R = table.sampling_scale_R()
     if phi == "exponential":
         log_P = _log_rank_of_exponentials(table, scale, over, count_R)
         return SmoothRank(log_P, _expm1(log_P))
@@ -123,7 +123,7 @@ class CROLoss(Loss):
 
     formula = "∫₁^R t^−α dt / ∫₁^{n+1} t^−α dt, with R = 1 + Σ_j φ(c·(s_j − s_i))"
     target = "Recall@N over all N"
-    remedy = "a smaller loss.scale"
+    collapse_hint = "a smaller loss.scale"
     citation = "Tang et al., CIKM 2022"
     cost = "some 50 passes over a user's scores; with the hinge one for each positive, with the exponential one for all"
     use = "Where the candidates of the next stage are retrieved: Recall@N, for N that α chooses."
@@ -166,7 +166,7 @@ class CROLossLambda(Loss):
 
     formula = "R₁^−α/∫₁^{n+1} t^−α dt · (R₂ − 1), with R_k = 1 + Σ_j φ_k(c·(s_j − s_i)) and R₁ constant"
     target = "Recall@N over all N"
-    remedy = "a smaller loss.scale"
+    collapse_hint = "a smaller loss.scale"
     citation = "Tang et al., CIKM 2022"
     cost = "some 100 passes over a user's scores, however many positives; with a step or hinges one for each positive"
     use = "As CROLoss, where ranks should be counted and not only approached."

@@ -12,11 +12,11 @@ from torch.autograd.function import once_differentiable
 
 from shortlist.errors import InputError
 from shortlist.losses.base import Loss, mean_over_rows, registry
-from shortlist.losses.gains import gains, ideal_dcg, inverse_log
+from shortlist.losses.gains import dcg_discount, gains, ideal_dcg
 from shortlist.parameters import Search, param
 from shortlist.scores import ScoreTable
-from shortlist.scores.products import apply
-from shortlist.scores.selection import places
+from shortlist.scores.column_topk import places
+from shortlist.scores.gemm_autograd import apply
 
 _BLOCK = 1 << 22  # numbers that a block of lists may keep for its gradient
 
@@ -36,22 +36,22 @@ class Lists:
     def of(cls, table: ScoreTable, k: int | None, longest: int, owner: str) -> Lists:
         """The lists of a table, none of which may be longer than allowed."""
         count_R = torch.bincount(table.row_P, minlength=table.n_rows)
-        length = int((table.at_hand_R + count_R).max()) if table.n_rows else 0
+        length = int((table.n_negatives_R + count_R).max()) if table.n_rows else 0
         if length > longest:
             raise InputError(
                 f"{owner}.longest: expected lists of at most {longest} items, received {length}; train against a "
-                "sample (training.against=shared or pairs, with training.negatives), or allow longer lists"
+                "sample (training.candidates=shared or pairs, with training.negatives), or allow longer lists"
             )
-        matrix_RC, hit_RC = table.matrix(), table.is_positive()
+        matrix_RC, is_positive_RC = table.matrix(), table.is_positive()
         place_P, most = places(table.row_P, table.n_rows), int(count_R.max()) if table.n_rows else 0
         own_RM = matrix_RC.new_zeros(table.n_rows, most).index_put((table.row_P, place_P), table.positives())
         gain_P = gains(table) / ideal_dcg(table, k).clamp(min=1e-30)
         gain_RM = torch.zeros_like(own_RM).index_put((table.row_P, place_P), gain_P)
         there_RM = torch.arange(most) < count_R.unsqueeze(1)
         return cls(
-            torch.cat([own_RM, matrix_RC.masked_fill(hit_RC, 0)], 1),
+            torch.cat([own_RM, matrix_RC.masked_fill(is_positive_RC, 0)], 1),
             torch.cat([gain_RM, torch.zeros_like(matrix_RC)], 1),
-            torch.cat([there_RM, ~hit_RC], 1),
+            torch.cat([there_RM, ~is_positive_RC], 1),
         )
 
     def part(self, rows: slice) -> Lists:
@@ -103,7 +103,7 @@ def _expected_dcg(share_RKL: Tensor, lists: Lists) -> Tensor:
     place_K = torch.arange(1, share_RKL.shape[1] + 1, dtype=share_RKL.dtype)
     there_RK = place_K <= lists.present_RL.sum(1, keepdim=True)
     gain_RK = torch.einsum("rkl,rl->rk", share_RKL, lists.gain_RL)
-    return torch.where(there_RK, gain_RK * inverse_log(place_K), 0).sum(1)
+    return torch.where(there_RK, gain_RK * dcg_discount(place_K), 0).sum(1)
 
 
 @registry.register("smooth_ndcg")
@@ -129,7 +129,7 @@ class SmoothNDCG(Loss):
     citation = "Chapelle & Wu, Information Retrieval 2010"
     cost = "every item against every rank of a short list"
     use = "Where lists are short and graded, with a smoothing that is turned down."
-    remedy = "a larger loss.sigma"
+    collapse_hint = "a larger loss.sigma"
     sampled: ClassVar[int | None] = 100
 
     k: int | None = param(default=None, at_least=1, help="how many places count; none: all")
@@ -186,7 +186,7 @@ class NeuralNDCG(Loss):
     citation = "Pobrotyn & Białobrzeski, SIGIR eCom 2021"
     cost = "every item against every rank of a short list, several times"
     use = "Where lists are short and graded: sorting itself is relaxed."
-    remedy = "a larger loss.tau"
+    collapse_hint = "a larger loss.tau"
     sampled: ClassVar[int | None] = 50
 
     k: int | None = param(default=None, at_least=1, help="how many places count; none: all")

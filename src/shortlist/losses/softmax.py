@@ -24,14 +24,14 @@ def softmax_terms(table: ScoreTable, tau: float, over: Over, pull: float, negati
     """
     lse_R = table.logsumexp(tau, over)
     if negatives is not None and over == "negatives":
-        lse_R = lse_R + (negatives / table.population_R.clamp(min=1)).log()
+        lse_R = lse_R + (negatives / table.n_represented_R.clamp(min=1)).log()
     lse_P = table.per_positive(lse_R)
     return torch.where(lse_P == -torch.inf, 0, lse_P - table.positives() * (pull / tau))
 
 
 def log_mean_exp(table: ScoreTable, tau: float) -> Tensor:
     """``ln mean_j exp(s_j/τ)`` of each row's negatives, which a sample estimates without knowing the catalogue."""
-    return table.logsumexp(tau, "negatives") - table.population_R.clamp(min=1).log()
+    return table.logsumexp(tau, "negatives") - table.n_represented_R.clamp(min=1).log()
 
 
 @registry.register("sl")
@@ -55,7 +55,7 @@ class SL(Loss):
 
     formula = "ln Σ_j exp(s_j/τ) − c·s_i/τ"
     target = "NDCG"
-    remedy = "a larger loss.tau"
+    collapse_hint = "a larger loss.tau"
     citation = "Bruch et al., ICTIR 2019; Wu et al., TOIS 2024"
     cost = "one pass over the scores of all items"
     use = "First: it is fast and stable, and its temperature is the only setting that matters much."
@@ -63,11 +63,13 @@ class SL(Loss):
 
     tau: float = param(default=0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
     denominator: Over = param(default="negatives", help="what the sum runs over: the user's negatives, or all items")
-    pull: float = param(default=1.0, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0))
+    positive_weight: float = param(
+        default=1.0, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0), aliases=("pull",)
+    )
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        return mean_over_positives(softmax_terms(table, self.tau, self.denominator, self.pull))
+        return mean_over_positives(softmax_terms(table, self.tau, self.denominator, self.positive_weight))
 
 
 @registry.register("bsl")
@@ -94,7 +96,7 @@ class BSL(Loss):
 
     formula = "−s_i/τ₁ + (τ₂/τ₁)·ln Σ_j exp(s_j/τ₂); by user: −τ₁·ln mean_i exp(s_i/τ₁) + τ₂·ln mean_j exp(s_j/τ₂)"
     target = "NDCG, where some positives are noise"
-    remedy = "a larger loss.tau2"
+    collapse_hint = "a larger loss.tau2"
     citation = "Wu et al., arXiv 2312.12882"
     cost = "one pass over the scores of all items"
     use = "Where some of the positives are noise; by user, where users have several."
@@ -209,7 +211,7 @@ class PSL(Loss):
 
     formula = "ln Σ_j σ_a(s_j − s_i)^{1/τ}, with σ_a(d) = 1 + tanh d, 1 + arctan d or max(0, 1 + d)"
     target = "NDCG"
-    remedy = "a larger loss.tau"
+    collapse_hint = "a larger loss.tau"
     citation = "Yang et al., NeurIPS 2024"
     cost = "some 20 passes over a user's scores, however many positives; with unbounded scores one for each of them"
     use = "Where SL is too keen on single hard negatives; its bound on NDCG is tighter."

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from shortlist.losses.base import Loss, mean_over_positives, mean_over_rows, registry
-from shortlist.losses.gains import gains, ideal_dcg, inverse_log
+from shortlist.losses.gains import dcg_discount, gains, ideal_dcg
 from shortlist.parameters import Search, param
 from shortlist.scores import Kernel, ScoreTable, Sigmoid, Similarity, SquaredHinge, positive_pair_sum
 
@@ -36,7 +36,7 @@ class ApproxNDCG(Loss):
     citation = "Qin et al., Information Retrieval 2010"
     cost = "a pass over all items for each positive"
     use = "Where lists are graded and NDCG itself should be approached, smoothly."
-    remedy = "a smaller loss.sharpness"
+    collapse_hint = "a smaller loss.sharpness"
 
     sharpness: float = param(
         default=1.0, above=0, help="sharpness a of the sigmoids", search=Search(0.1, 100.0, log=True)
@@ -45,9 +45,11 @@ class ApproxNDCG(Loss):
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over rows that have a positive."""
         kernel = Sigmoid(self.sharpness)
-        above_P = table.per_positive(table.stands_for_R()) * table.pair_sum(kernel) + positive_pair_sum(table, kernel)
+        above_P = table.per_positive(table.sampling_scale_R()) * table.pair_sum(kernel) + positive_pair_sum(
+            table, kernel
+        )
         share_P = gains(table) / ideal_dcg(table).clamp(min=1e-30)
-        return mean_over_rows(table, -table.row_total(share_P * inverse_log(1 + above_P)))
+        return mean_over_rows(table, -table.row_total(share_P * dcg_discount(1 + above_P)))
 
 
 class SONGEstimate:
@@ -59,13 +61,13 @@ class SONGEstimate:
     def __init__(
         self, table: ScoreTable, average: Tensor | None, margin: float, gamma: float, ideal_P: Tensor | None
     ) -> None:
-        population_P = table.per_positive(table.population_R).clamp(min=1)
+        population_P = table.per_positive(table.n_represented_R).clamp(min=1)
         self.estimate_P = table.pair_sum(SquaredHinge(margin)) / population_P
-        self.average_P = kept(average, table.pair_P, self.estimate_P.detach(), gamma)
+        self.average_P = ema_read(average, table.pair_P, self.estimate_P.detach(), gamma)
         count_P = table.per_positive(table.catalogue_negatives_R())
         rank_P = margin**2 + count_P * self.average_P
         gain_P = gains(table) if ideal_P is None else gains(table) / ideal_P.clamp(min=1e-30)
-        worth_P = inverse_log(rank_P)
+        worth_P = dcg_discount(rank_P)
         self.value_P = -gain_P * worth_P
         self.slope_P = gain_P * count_P * worth_P.square() / (math.log(2) * (1 + rank_P))
 
@@ -121,17 +123,17 @@ class SONG(Loss):
         """The mean over positives."""
         ideal_P = ideal_dcg(table) if self.normalised else None
         now = SONGEstimate(table, self.average, self.margin, self.gamma, ideal_P)
-        keep(self, self.average, table.pair_P, now.average_P)
+        ema_write(self, self.average, table.pair_P, now.average_P)
         return mean_over_positives(now.surrogate())
 
 
-def keep(loss: Loss, state: Tensor | None, place: Tensor | None, value: Tensor) -> None:
+def ema_write(loss: Loss, state: Tensor | None, place: Tensor | None, value: Tensor) -> None:
     """Write what is kept, in training and where it is known whose it is."""
     if loss.training and torch.is_grad_enabled() and state is not None and place is not None:
         state[place] = value.detach().to(state.dtype)
 
 
-def kept(state: Tensor | None, place: Tensor | None, new: Tensor, share: float) -> Tensor:
+def ema_read(state: Tensor | None, place: Tensor | None, new: Tensor, share: float) -> Tensor:
     """What was kept, moved towards what is new by a share of the way; the new itself at a first visit."""
     if state is None or place is None:
         return new
@@ -232,7 +234,7 @@ class SONGAtK(Loss):
         ideal_P = ideal_dcg(table, self.k) if self.normalised else None
         now = SONGEstimate(table, self.average, self.margin, self.gamma, ideal_P)
         pos_P = table.positives()
-        lambda_R = torch.zeros_like(table.population_R).to(pos_P.dtype)
+        lambda_R = torch.zeros_like(table.n_represented_R).to(pos_P.dtype)
         if self.threshold is not None and table.user_R is not None:
             lambda_R = self.threshold[table.user_R].to(pos_P.dtype)
         lambda_P = table.per_positive(lambda_R)
@@ -243,13 +245,13 @@ class SONGAtK(Loss):
             with torch.no_grad():
                 bend_R = self.tau2 + self._share_above(table, SigmoidSlope(self.tau1), lambda_R)
                 bend_R = mean_of_user(bend_R, table.user_R)
-            curvature_R = kept(self.curvature, table.user_R, bend_R, self.gamma1)
-            keep(self, self.curvature, table.user_R, curvature_R)
+            curvature_R = ema_read(self.curvature, table.user_R, bend_R, self.gamma1)
+            ema_write(self, self.curvature, table.user_R, curvature_R)
             # the gradient of the share above λ is that of the h-weighted mean of scores
             moved_P = pos_P - table.per_positive(share_R / curvature_R)
             slope_P = self.sharpness * psi_P * (1 - psi_P) * now.value_P
             value_P = value_P + slope_P * (moved_P - moved_P.detach())
-        keep(self, self.average, table.pair_P, now.average_P)
+        ema_write(self, self.average, table.pair_P, now.average_P)
         if self.training and torch.is_grad_enabled():
             self._move_threshold(table, lambda_R)
         return mean_over_positives(value_P)
@@ -257,7 +259,7 @@ class SONGAtK(Loss):
     def _share_above(self, table: ScoreTable, kernel: Kernel, lambda_R: Tensor) -> Tensor:
         """(1/n)·Σ_j φ(s_j − λ) over all items, negatives at hand counting for all."""
         own_R = table.row_total(kernel.value(table.positives() - table.per_positive(lambda_R)))
-        return (table.stands_for_R() * table.row_sum(kernel, lambda_R) + own_R) / table.catalogue_R().clamp(min=1)
+        return (table.sampling_scale_R() * table.row_sum(kernel, lambda_R) + own_R) / table.catalogue_R().clamp(min=1)
 
     @torch.no_grad()
     def _move_threshold(self, table: ScoreTable, lambda_R: Tensor) -> None:

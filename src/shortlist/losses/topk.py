@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from shortlist.errors import InputError
 from shortlist.losses.base import Loss, mean_over_positives, registry
-from shortlist.losses.contrastive import LogMeans, averaged_terms
+from shortlist.losses.contrastive import LogEMA, averaged_terms
 from shortlist.losses.softmax import softmax_terms
 from shortlist.parameters import Search, param
 from shortlist.scores import Over, ScoreTable, Similarity
@@ -36,14 +36,14 @@ class SLAtK(Loss):
     Yang et al., "Breaking the Top-K Barrier: Advancing Top-K Ranking Metrics Optimization in Recommender Systems", KDD
     2025.
 
-    >>> loss = SLAtK(k=1, tau=1.0, tau_w=1.0, weight="published", pull=1.0, negatives=2.0)
+    >>> loss = SLAtK(k=1, tau=1.0, tau_w=1.0, weight="published", positive_weight=1.0, negatives=2.0)
     >>> loss(torch.tensor([1.0]), torch.tensor([[0.0, 0.0]]), threshold=torch.tensor([1.0]))
     tensor(-0.1534)
     """
 
     formula = "σ((s_i − β_u)/τ_w)·(ln Σ_j exp(s_j/τ) − c·s_i/τ)"
     target = "NDCG@K"
-    remedy = "a larger loss.tau_w, or loss.weight=detached"
+    collapse_hint = "a larger loss.tau_w, or loss.weight=detached"
     citation = "Yang et al., KDD 2025"
     cost = "one pass over the scores of all items, and the K-th largest of each row in every refresh-th epoch"
     use = "Where a list of K items is shown and nothing below it matters."
@@ -57,7 +57,9 @@ class SLAtK(Loss):
         help="whether the gradient flows through the weight, as published, or not",
         search=Search(choices=("detached", "published")),
     )
-    pull: float = param(default=0.9, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0))
+    positive_weight: float = param(
+        default=0.9, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0), aliases=("pull",)
+    )
     denominator: Over = param(default="negatives", help="what the sum runs over: the user's negatives, or all items")
     negatives: float = param(default=1000.0, above=0, help="how many negatives the sum over negatives is scaled to")
     threshold: Estimator = param(default="auto", help="how β is found; auto: exactly where the whole row is at hand")
@@ -66,7 +68,7 @@ class SLAtK(Loss):
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        term_P = softmax_terms(table, self.tau, self.denominator, self.pull, self.negatives)
+        term_P = softmax_terms(table, self.tau, self.denominator, self.positive_weight, self.negatives)
         weight_P = self.weights(table)
         return mean_over_positives((weight_P.detach() if self.weight == "detached" else weight_P) * term_P)
 
@@ -74,9 +76,9 @@ class SLAtK(Loss):
         """w of each positive."""
         return torch.sigmoid(_above_threshold(self, table) / self.tau_w)
 
-    def cure(self) -> str:
+    def collapse_hint_for(self) -> str:
         """A larger τ_w; that a weight be detached is of use only where it is not."""
-        return "a larger loss.tau_w" if self.weight == "detached" else self.remedy
+        return "a larger loss.tau_w" if self.weight == "detached" else self.collapse_hint
 
     def thresholds(self, n_users: int, n_items: int) -> Thresholds:
         """β of every user, refreshed as the parameters say."""
@@ -108,7 +110,7 @@ class SogSLAtK(Loss):
 
     formula = "σ((s_i − β_u)/τ_w)·(−s_i/τ + ln g_u + ĝ_u/g_u − 1), with g_u the average of ĝ_u = mean_j exp(s_j/τ)"
     target = "NDCG@K, with few negatives"
-    remedy = "a larger loss.tau"
+    collapse_hint = "a larger loss.tau"
     citation = "Yang et al., KDD 2025; Yuan et al., ICML 2022"
     cost = "one pass over the scores of all items, and the K-th largest of each row in every refresh-th epoch"
     use = "Where a list of K items is shown and few negatives are at hand."
@@ -132,11 +134,11 @@ class SogSLAtK(Loss):
     refresh: int = param(default=5, at_least=1, help="epochs from one refresh of β to the next")
 
     def __post_init__(self) -> None:
-        self.means: LogMeans | None = None
+        self.means: LogEMA | None = None
 
     def start(self, n_users: int, n_items: int, n_pairs: int, generator: torch.Generator) -> None:
         """An average for each user, not yet set."""
-        self.means = LogMeans(n_users)
+        self.means = LogEMA(n_users)
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""

@@ -12,9 +12,9 @@ from shortlist.metrics.at_k import (
     precision,
     recall,
 )
+from shortlist.metrics.beyond_accuracy import catalogue, coverage, exposure, gini, mean_popularity
 from shortlist.metrics.breakdown import by_activity, by_popularity, popularity_bands
-from shortlist.metrics.catalogue import catalogue, coverage, exposure, gini, mean_popularity
-from shortlist.metrics.comparison import SURE, Comparison, Pair, compare, holm, p_text
+from shortlist.metrics.comparison import SIGNIFICANCE, Comparison, Pair, compare, format_p, holm
 from shortlist.metrics.evaluation import KS, Evaluation, evaluate, values_at
 from shortlist.metrics.hits import Hits, find_hits
 from shortlist.metrics.intervals import Interval, bootstrap
@@ -23,7 +23,7 @@ from shortlist.metrics.pairwise import Standing, auc, llpauc, opauc
 __all__ = [
     "AT_K",
     "KS",
-    "SURE",
+    "SIGNIFICANCE",
     "Comparison",
     "Evaluation",
     "Hits",
@@ -43,6 +43,7 @@ __all__ = [
     "exposure",
     "f1",
     "find_hits",
+    "format_p",
     "gini",
     "hit_rate",
     "holm",
@@ -51,7 +52,6 @@ __all__ = [
     "mrr",
     "ndcg",
     "opauc",
-    "p_text",
     "pair_recall",
     "popularity_bands",
     "precision",

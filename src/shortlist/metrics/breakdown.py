@@ -9,7 +9,7 @@ import polars as pl
 
 from shortlist.data import FloatArray, IntArray, Interactions
 from shortlist.errors import InputError
-from shortlist.metrics.catalogue import exposure
+from shortlist.metrics.beyond_accuracy import exposure
 from shortlist.metrics.evaluation import KS, Evaluation
 from shortlist.metrics.hits import find_hits
 

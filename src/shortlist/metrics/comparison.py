@@ -14,7 +14,7 @@ from scipy import stats
 from shortlist.data import FloatArray
 from shortlist.errors import InputError, unknown
 
-SURE = 0.05
+SIGNIFICANCE = 0.05
 """Corrected p-values below this are taken for a difference, and marked."""
 
 
@@ -93,10 +93,10 @@ def compare(frames: Mapping[str, pl.DataFrame], metric: str, *, level: float = 0
     return Comparison(metric, n_users, n_seen - n_users, level, means, pairs)
 
 
-def p_text(p: float) -> str:
+def format_p(p: float) -> str:
     """A p-value for people, as all tables have it.
 
-    >>> p_text(0.0123), p_text(3e-9)
+    >>> format_p(0.0123), format_p(3e-9)
     ('0.0123', '< 0.0001')
     """
     return "< 0.0001" if p < 0.0001 else f"{p:.4f}"

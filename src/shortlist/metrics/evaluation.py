@@ -14,7 +14,7 @@ from shortlist.metrics.at_k import AT_K
 from shortlist.metrics.hits import Hits, find_hits
 from shortlist.metrics.intervals import Interval, bootstrap
 from shortlist.metrics.pairwise import Standing, Standings, auc, check_shares, llpauc, opauc
-from shortlist.ranking import Lists, Progress, Ranking, Scorer, Selector, as_sequence, sweep
+from shortlist.ranking import Lists, Progress, Ranking, Scorer, Selector, as_sequence, score_catalogue
 
 KS = (5, 10, 20, 50, 100)
 """The lengths of list that are measured unless others are asked for."""
@@ -88,7 +88,7 @@ def evaluate(
         if standings is not None:
             standings.keep(rows, selector)
 
-    sweep(scorer, users_R, max(ks), visit, exclude=as_sequence(exclude), progress=progress)
+    score_catalogue(scorer, users_R, max(ks), visit, exclude=as_sequence(exclude), progress=progress)
     ranking = lists.ranking()
     per_user = values_at(find_hits(ranking, truth), ks, names)
     if standings is not None:

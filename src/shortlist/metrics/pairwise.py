@@ -86,7 +86,7 @@ def _per_pair(standing: Standing, below_P: FloatArray) -> FloatArray:
 
 
 class Standings:
-    """Gathers the standing of the truth's items in a :func:`~shortlist.ranking.sweep`, tile by tile."""
+    """Gathers the standing of the truth's items in a :func:`~shortlist.ranking.score_catalogue`, tile by tile."""
 
     def __init__(self, users_R: IntArray, truth: Interactions) -> None:
         self._users_R, self._truth = users_R, truth
@@ -113,7 +113,7 @@ class Standings:
             self._level_P[span] = np.where(may_p, reach_p - above_p, 0)
 
     def standing(self) -> Standing:
-        """The counts, once the sweep is over."""
+        """The counts, once scoring is over."""
         return Standing(self._row_P, self._above_P, self._level_P, self._positives_R, self._negatives_R)
 
 

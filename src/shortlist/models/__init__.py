@@ -1,6 +1,6 @@
 """Models: they produce scores and know nothing of losses."""
 
-from shortlist.models.base import Baseline, Factored, Joint, Model, Trained, VectorBaseline, registry
+from shortlist.models.base import Baseline, Factored, Model, PairScorer, TrainableModel, VectorBaseline, registry
 from shortlist.models.baselines import EASE, IALS, ItemKNN, Popularity
 from shortlist.models.graph_models import LightGCN, LightGCNpp, SimGCL, XSimGCL
 from shortlist.models.history_models import Pooled, SimpleX
@@ -15,15 +15,15 @@ __all__ = [
     "Baseline",
     "Factored",
     "ItemKNN",
-    "Joint",
     "LightGCN",
     "LightGCNpp",
     "Model",
+    "PairScorer",
     "Pooled",
     "Popularity",
     "SimGCL",
     "SimpleX",
-    "Trained",
+    "TrainableModel",
     "VectorBaseline",
     "XSimGCL",
     "registry",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from shortlist.data import IntArray, Interactions
-from shortlist.models.fold_in import Arrival
+from shortlist.models.history_lookup import FoldInUsers
 from shortlist.parameters import Configured
 from shortlist.registry import Registry
 from shortlist.scores import Factors
@@ -84,7 +84,7 @@ class VectorBaseline(Baseline):
         """Scores of the whole catalogue for vectors that :meth:`fold_in` gave."""
 
 
-class Trained(Model, nn.Module):
+class TrainableModel(Model, nn.Module):
     """A model that is trained by a loss. Vectors, or scores of pairs, are what the loop makes its score tables from."""
 
     sampled: ClassVar[int | None] = None
@@ -99,12 +99,12 @@ class Trained(Model, nn.Module):
         """Make the parameters for these interactions."""
 
     @abstractmethod
-    def source(self) -> Factors | Joint:
+    def source(self) -> Factors | PairScorer:
         """What scores are made from: vectors, or the model itself where it scores user and item together."""
 
     def step(
         self, user_R: Tensor, item_P: Tensor, generator: torch.Generator
-    ) -> tuple[Factors | Joint, dict[str, Tensor]]:
+    ) -> tuple[Factors | PairScorer, dict[str, Tensor]]:
         """What the scores of one training step are made from, and terms that are added to its loss, by name.
 
         The step looks at the given users and positives; what is random in it is drawn from the generator.
@@ -116,7 +116,7 @@ class Trained(Model, nn.Module):
         return {name: tensor.detach() for name, tensor in self.state_dict().items()}
 
 
-class Factored(Trained):
+class Factored(TrainableModel):
     """A model of user and item vectors. Subclasses say how it starts and what its vectors are.
 
     In training mode vectors are computed anew for each step; in evaluation mode once, until the mode changes again.
@@ -144,7 +144,7 @@ class Factored(Trained):
         return inner_products(kept.user_UD.index_select(0, user_R), kept.item_ID, kept.bias_I, out)
 
     @abstractmethod
-    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> Arrival:
+    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> FoldInUsers:
         """Users who were not there in training, known by the items of their histories."""
 
     def score_vectors(self, vector_ND: Tensor, out: Tensor | None = None) -> Tensor:
@@ -178,7 +178,7 @@ def normal_users(train: Interactions, dim: int, deviation: float, generator: tor
     return user_UD
 
 
-class Joint(Trained):
+class PairScorer(TrainableModel):
     """A model that scores a user and an item together: no vectors whose products are the scores.
 
     Nothing bounds its scores, as a cosine bounds those of vectors; BCE takes them as they are.
@@ -191,7 +191,7 @@ class Joint(Trained):
     def scores(self, user_R: Tensor, item_RM: Tensor) -> Tensor:
         """The score of each item of a row for the user of the row, gradients included."""
 
-    def source(self) -> Joint:
+    def source(self) -> PairScorer:
         """The model itself."""
         return self
 

@@ -3,7 +3,7 @@
 A product with the matrix of pairs is a sum of weighted rows for each user or item, which is what ``embedding_bag``
 computes, faster than scipy and, as the machine has it, somewhat faster or slower than torch's own sparse product
 (``benchmarks/propagation.py`` measures them side by side).
-It has no output that can be kept, and needs none: training keeps freed memory (:mod:`shortlist.training.memory`). A row
+It has no output that can be kept, and needs none: training keeps freed memory (:mod:`shortlist.training.malloc`). A row
 is summed in one order whatever the number of threads, so that the same bits come out on any of them.
 """
 
@@ -57,15 +57,15 @@ class Sparse:
 
 
 @dataclass(frozen=True, eq=False)
-class Link:
+class Adjacency:
     """A matrix between users and items, and its transpose: what one carries forwards the other carries back."""
 
     matrix: Sparse
     transposed: Sparse
 
-    def reversed(self) -> Link:
+    def reversed(self) -> Adjacency:
         """The same link seen from the other side."""
-        return Link(self.transposed, self.matrix)
+        return Adjacency(self.transposed, self.matrix)
 
     def times(self, vector_MD: Tensor) -> Tensor:
         """The product, gradients included."""
@@ -77,7 +77,7 @@ class _Product(torch.autograd.Function):
     """``y = M·x`` with ``∂L/∂x = Mᵀ·∂L/∂y``."""
 
     @staticmethod
-    def forward(ctx: Any, vector_MD: Tensor, link: Link) -> Tensor:
+    def forward(ctx: Any, vector_MD: Tensor, link: Adjacency) -> Tensor:
         ctx.link = link
         return link.matrix.times(vector_MD)
 
@@ -87,11 +87,11 @@ class _Product(torch.autograd.Function):
         return ctx.link.transposed.times(grad_ND), None
 
 
-class Pairs(nn.Module):
+class InteractionGraph(nn.Module):
     """Who met what, as a part of a model: the state holds the pairs, the matrices are made from them.
 
     >>> met = Interactions.from_pairs([0, 0, 1], [2, 0, 1], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
-    >>> Pairs.of(met).link(0.5, 0.5).matrix.weight_E
+    >>> InteractionGraph.of(met).link(0.5, 0.5).matrix.weight_E
     tensor([0.7071, 0.7071, 1.0000])
     """
 
@@ -111,12 +111,12 @@ class Pairs(nn.Module):
         self._user_of_item_E = user_E[self._order_E]
 
     @classmethod
-    def of(cls, train: Interactions) -> Pairs:
+    def of(cls, train: Interactions) -> InteractionGraph:
         """The pairs of the training set."""
         indptr, indices = (torch.from_numpy(np.array(part, np.int32)) for part in (train.indptr, train.indices))
         return cls(indptr, indices, train.n_items)
 
-    def link(self, user_power: float, item_power: float) -> Link:
+    def link(self, user_power: float, item_power: float) -> Adjacency:
         """Users × items with the weight ``d_u^−a · d_i^−b`` for each pair; d are the numbers of pairs."""
         user_U, item_I = (
             count.float().clamp_(min=1).pow_(-power)
@@ -124,27 +124,31 @@ class Pairs(nn.Module):
         )
         return self.weighted(user_U[self.user_E] * item_I[self.indices])
 
-    def weighted(self, weight_E: Tensor) -> Link:
+    def weighted(self, weight_E: Tensor) -> Adjacency:
         """Users × items with a weight for each pair, in the order of the pairs."""
-        return Link(
+        return Adjacency(
             Sparse(self.indptr, self.indices, weight_E),
             Sparse(self._item_start, self._user_of_item_E, weight_E[self._order_E]),
         )
 
-    def thinned_mean(self, dropped: float, generator: torch.Generator) -> Link:
+    def thinned_mean(self, dropped: float, generator: torch.Generator) -> Adjacency:
         """The mean over each user's items with a share of the pairs left out at random; 0 where none is left."""
         kept_E = torch.rand(len(self.indices), generator=generator) >= dropped
         kept_U = torch.zeros(len(self.count_U)).index_add_(0, self.user_E, kept_E.float())
         return self.weighted(kept_E / kept_U.clamp_(min=1)[self.user_E])
 
 
-Halves = tuple[Tensor, Tensor]
+UserItem = tuple[Tensor, Tensor]
 """The vectors of users and those of items."""
 
 
 def layer_sums(
-    user_UD: Tensor, item_ID: Tensor, link: Link, weights: Sequence[Sequence[float]], disturb: Disturb | None = None
-) -> list[Halves]:
+    user_UD: Tensor,
+    item_ID: Tensor,
+    link: Adjacency,
+    weights: Sequence[Sequence[float]],
+    perturb: Disturb | None = None,
+) -> list[UserItem]:
     r"""Weighted sums of the layers of a linear propagation, one for each row of weights.
 
     .. math:: E^{k+1} = \hat A E^k \;(+\,\text{noise}),\qquad S_o = \sum_k w_{ok} E^k,\qquad
@@ -154,7 +158,7 @@ def layer_sums(
     ``Σ_k Â^k Σ_o w_ok G_o``, evaluated by Horner's scheme: as many products backwards as forwards, and no layer is kept
     from one pass to the other.
     """
-    flat = _LayerSums.apply(user_UD, item_ID, link, weights, disturb)  # type: ignore[no-untyped-call]
+    flat = _LayerSums.apply(user_UD, item_ID, link, weights, perturb)  # type: ignore[no-untyped-call]
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
@@ -166,9 +170,9 @@ class _LayerSums(torch.autograd.Function):
         ctx: Any,
         user_UD: Tensor,
         item_ID: Tensor,
-        link: Link,
+        link: Adjacency,
         weights: Sequence[Sequence[float]],
-        disturb: Disturb | None,
+        perturb: Disturb | None,
     ) -> tuple[Tensor, ...]:
         ctx.link, ctx.weights = link, weights
         sums: list[Tensor | None] = [None] * (2 * len(weights))
@@ -176,9 +180,9 @@ class _LayerSums(torch.autograd.Function):
         for depth, weight_O in enumerate(zip(*weights, strict=True)):
             if depth:
                 layer = _spread(link, *layer)
-                if disturb is not None:
-                    disturb(layer[0])
-                    disturb(layer[1])
+                if perturb is not None:
+                    perturb(layer[0])
+                    perturb(layer[1])
             for place, weight in enumerate(weight_O):
                 for half in (0, 1):
                     sums[2 * place + half] = _plus(sums[2 * place + half], layer[half], weight)
@@ -197,7 +201,7 @@ class _LayerSums(torch.autograd.Function):
         return (*total, None, None, None)
 
 
-def _spread(link: Link, user_UD: Tensor, item_ID: Tensor) -> Halves:
+def _spread(link: Adjacency, user_UD: Tensor, item_ID: Tensor) -> UserItem:
     """One layer further: users from their items, items from their users."""
     return link.matrix.times(item_ID), link.transposed.times(user_UD)
 
@@ -215,7 +219,7 @@ def noise(size: float, generator: torch.Generator) -> Disturb:
     A coordinate of z is the magnitude of 16 random bits: four come of a draw, which is most of what noise costs.
     """
 
-    def disturb(vector_ND: Tensor) -> None:
+    def perturb(vector_ND: Tensor) -> None:
         rows, dim = min(_CHUNK, len(vector_ND)), vector_ND.shape[1]
         room_RD, sign_RD = vector_ND.new_empty(2, rows, dim)
         bits_RB = torch.empty(rows, -(-dim // 4), dtype=torch.int64)
@@ -226,4 +230,4 @@ def noise(size: float, generator: torch.Generator) -> Disturb:
             z_RD.abs_().mul_(torch.sign(part_RD, out=sign_RD[: len(part_RD)]))
             part_RD.addcdiv_(z_RD, length_R1, value=size)
 
-    return disturb
+    return perturb

@@ -1,4 +1,4 @@
-"""Models whose vectors are spread over the graph of users and items: LightGCN and its kin.
+"""Models whose vectors are propagated over the graph of users and items: LightGCN and its kin.
 
 They differ in what a layer is and how layers are brought together. Each propagates once a step over the whole graph;
 scores are then products of vectors, as for matrix factorisation, so that every loss and every fast path serves them.
@@ -15,21 +15,23 @@ from torch import Tensor, nn
 from shortlist.data import Interactions
 from shortlist.errors import InputError
 from shortlist.models.base import Factored, normal_users, registry
-from shortlist.models.fold_in import Arrival, mean_length
-from shortlist.models.graph import Halves, Link, Pairs, layer_sums, noise
+from shortlist.models.graph import Adjacency, InteractionGraph, UserItem, layer_sums, noise
+from shortlist.models.history_lookup import FoldInUsers, mean_length
 from shortlist.parameters import Search, param
 from shortlist.scores import FactoredTable, Factors, Similarity, Workspace, item_vectors
 
 
 class GraphModel(Factored):
-    """A free vector for each user and item, and the graph they are spread over.
+    """A free vector for each user and item, and the graph they are propagated over.
 
-    The state holds the free vectors and the pairs: less than the spread vectors would take, and enough both to answer
-    alone and to be trained further.
+    The state holds the free vectors and the pairs: less than the propagated vectors would take, and enough both to
+    answer alone and to be trained further.
     """
 
     dim: int = param(default=64, at_least=1, help="length of the vectors")
-    layers: int = param(default=2, at_least=1, help="how far vectors are spread over the graph", search=Search(1, 4))
+    layers: int = param(
+        default=2, at_least=1, help="how far vectors are propagated over the graph", search=Search(1, 4)
+    )
     similarity: Similarity = param(default="cosine", help="how a user's vector is compared with an item's")
     init: float = param(default=0.1, above=0, help="standard deviation of the vectors at the start")
 
@@ -38,31 +40,31 @@ class GraphModel(Factored):
         self._take(
             normal_users(train, self.dim, self.init, generator),
             torch.randn(train.n_items, self.dim, generator=generator).mul_(self.init),
-            Pairs.of(train),
+            InteractionGraph.of(train),
         )
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take over saved vectors and pairs."""
-        pairs = Pairs(state["pairs.indptr"], state["pairs.indices"], len(state["item"]))
+        pairs = InteractionGraph(state["pairs.indptr"], state["pairs.indices"], len(state["item"]))
         self._take(state["user"], state["item"], pairs)
         self.eval()
 
-    def _take(self, user_UD: Tensor, item_ID: Tensor, pairs: Pairs) -> None:
+    def _take(self, user_UD: Tensor, item_ID: Tensor, pairs: InteractionGraph) -> None:
         self.user, self.item, self.pairs = nn.Parameter(user_UD), nn.Parameter(item_ID), pairs
         self._to_users, self._to_items = self._make_links(pairs)
 
-    def _make_links(self, pairs: Pairs) -> tuple[Link, Link]:
+    def _make_links(self, pairs: InteractionGraph) -> tuple[Adjacency, Adjacency]:
         """How users are made from items and items from users: by the symmetric normalised adjacency."""
         link = pairs.link(0.5, 0.5)
         return link, link.reversed()
 
     @abstractmethod
-    def spread(self) -> Halves:
+    def propagate(self) -> UserItem:
         """The vectors that are compared."""
 
     def factors(self) -> Factors:
-        """The spread vectors."""
-        return Factors(*self.spread(), self.similarity)
+        """The propagated vectors."""
+        return Factors(*self.propagate(), self.similarity)
 
     def _reached(
         self, below_ID: Tensor, row_P: Tensor, item_P: Tensor, n_rows: int, powers: tuple[float, float] = (0.5, 0.5)
@@ -94,24 +96,24 @@ class LightGCN(GraphModel):
     torch.Size([2, 3])
     """
 
-    summary = "LightGCN: vectors spread linearly over the graph of users and items, the mean of all layers."
+    summary = "LightGCN: vectors propagate linearly over the graph of users and items, the mean of all layers."
     formula = "sim(x_u, x_i), x = mean_k Â^k e"
     citation = "He et al., SIGIR 2020"
     cost = "a step spreads all vectors over the graph, a sparse product a layer and side, and back again"
     use = "Where users have few items each: their neighbours' vectors help, and fewer epochs do than for MF."
 
-    def spread(self) -> Halves:
+    def propagate(self) -> UserItem:
         """The mean of the layers, the free vectors among them."""
         weights = [1 / (self.layers + 1)] * (self.layers + 1)
         return layer_sums(self.user, self.item, self._to_users, [weights])[0]
 
     @torch.no_grad()
-    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> Arrival:
+    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> FoldInUsers:
         """A new node joins the graph: its layers but the free one are made from those of its items."""
         own = 1 / (self.layers + 1)
         _, below_ID = layer_sums(self.user, self.item, self._to_users, [[own] * self.layers])[0]
         reached_ND = self._reached(below_ID, row_P, item_P, n_rows)
-        return Arrival(reached_ND, own, mean_length(self.user), self.similarity)
+        return FoldInUsers(reached_ND, own, mean_length(self.user), self.similarity)
 
 
 @registry.register("lightgcn_pp")
@@ -145,11 +147,11 @@ class LightGCNpp(GraphModel):
         default=0.2, at_least=0, at_most=1, help="weight γ of the free vectors", search=Search(0.0, 1.0)
     )
 
-    def _make_links(self, pairs: Pairs) -> tuple[Link, Link]:
+    def _make_links(self, pairs: InteractionGraph) -> tuple[Adjacency, Adjacency]:
         """Each side by its own matrix, which is not the other's transpose."""
         return pairs.link(self.alpha, self.beta), pairs.link(self.beta, self.alpha).reversed()
 
-    def spread(self) -> Halves:
+    def propagate(self) -> UserItem:
         """The free vectors and the mean of the layers."""
         total = [part * self.gamma for part in (self.user, self.item)]
         for _, layer in self._passes():
@@ -158,25 +160,25 @@ class LightGCNpp(GraphModel):
             ]
         return total[0], total[1]
 
-    def _passes(self) -> Iterator[tuple[Halves, Halves]]:
+    def _passes(self) -> Iterator[tuple[UserItem, UserItem]]:
         """For each layer the vectors of unit length that it is made of, and what they become."""
-        layer: Halves = (self.user, self.item)
+        layer: UserItem = (self.user, self.item)
         for _ in range(self.layers):
             below = user_UD, item_ID = item_vectors(layer[0], "cosine"), item_vectors(layer[1], "cosine")
             layer = self._to_users.times(item_ID), self._to_items.times(user_UD)
             yield below, layer
 
     @torch.no_grad()
-    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> Arrival:
+    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> FoldInUsers:
         """A new node joins the graph: its layers but the free one are made from those of its items."""
         below_ID = torch.zeros_like(self.item)
         for (_, item_ID), _ in self._passes():
             below_ID.add_(item_ID, alpha=(1 - self.gamma) / self.layers)
         reached_ND = self._reached(below_ID, row_P, item_P, n_rows, (self.alpha, self.beta))
-        return Arrival(reached_ND, self.gamma, mean_length(self.user), self.similarity)
+        return FoldInUsers(reached_ND, self.gamma, mean_length(self.user), self.similarity)
 
 
-class Contrasted(GraphModel):
+class ContrastiveGCN(GraphModel):
     r"""A graph model with a contrast of two noisy views as a term of its own, named ``contrast``.
 
     .. math:: \lambda \sum_{\text{users},\,\text{items}} \mathrm{mean}_n
@@ -185,7 +187,9 @@ class Contrasted(GraphModel):
     over the distinct users of a step, and over its distinct items; x and y are the two views of a node.
     """
 
-    layers: int = param(default=3, at_least=1, help="how far vectors are spread over the graph", search=Search(1, 4))
+    layers: int = param(
+        default=3, at_least=1, help="how far vectors are propagated over the graph", search=Search(1, 4)
+    )
     noise: float = param(default=0.1, at_least=0, help="length ε of the noise that is added to each layer")
     contrast: float = param(
         default=0.1, at_least=0, help="weight λ of the contrast", search=Search(choices=(0.01, 0.05, 0.1, 0.2, 0.5))
@@ -199,7 +203,7 @@ class Contrasted(GraphModel):
         super().__post_init__()
         self._workspaces = (Workspace(), Workspace())  # one each: both buffers are asked for again on the way back
 
-    def _disturbed(self, weights: list[list[float]], generator: torch.Generator) -> list[Halves]:
+    def _disturbed(self, weights: list[list[float]], generator: torch.Generator) -> list[UserItem]:
         """Sums of the layers of a noisy pass."""
         return layer_sums(self.user, self.item, self._to_users, weights, noise(self.noise, generator))
 
@@ -207,18 +211,18 @@ class Contrasted(GraphModel):
         """The weights of the layers: the free vectors have none."""
         return [0.0, *[1 / self.layers] * self.layers]
 
-    def spread(self) -> Halves:
+    def propagate(self) -> UserItem:
         """The mean of the layers without noise."""
         return layer_sums(self.user, self.item, self._to_users, [self._mean()])[0]
 
     @torch.no_grad()
-    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> Arrival:
+    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> FoldInUsers:
         """A new node joins the graph: its layers are made from those of its items, and nothing is learned."""
         _, below_ID = layer_sums(self.user, self.item, self._to_users, [[1 / self.layers] * self.layers])[0]
-        return Arrival(self._reached(below_ID, row_P, item_P, n_rows), 0.0, 0.0, self.similarity)
+        return FoldInUsers(self._reached(below_ID, row_P, item_P, n_rows), 0.0, 0.0, self.similarity)
 
     def _contrast(
-        self, first: Halves, second: Halves, nodes: tuple[Tensor, Tensor], generator: torch.Generator
+        self, first: UserItem, second: UserItem, nodes: tuple[Tensor, Tensor], generator: torch.Generator
     ) -> Tensor:
         """λ times the contrast of users and that of items."""
         total = first[0].new_zeros(())
@@ -251,7 +255,7 @@ def info_nce(row_ND: Tensor, other_ND: Tensor, tau: float, workspace: Workspace 
 
 
 @registry.register("simgcl")
-class SimGCL(Contrasted):
+class SimGCL(ContrastiveGCN):
     r"""SimGCL: LightGCN without its free layer, and two noisy passes that are contrasted.
 
     .. math:: E^{k+1} = \hat A E^k + \varepsilon\,\mathrm{sign}(\hat A E^k) \odot z/|z|,\qquad
@@ -287,8 +291,8 @@ class SimGCL(Contrasted):
         Noise is a constant to the gradient, so that a view is the clean vectors and what noise adds to them: the three
         passes forwards need only one backwards.
         """
-        clean = self.spread()
-        views: list[Halves] = []
+        clean = self.propagate()
+        views: list[UserItem] = []
         for _ in range(2):
             with torch.no_grad():
                 user_UD, item_ID = self._disturbed([self._mean()], generator)[0]
@@ -299,7 +303,7 @@ class SimGCL(Contrasted):
 
 
 @registry.register("xsimgcl")
-class XSimGCL(Contrasted):
+class XSimGCL(ContrastiveGCN):
     r"""XSimGCL: one noisy pass whose mean gives the scores and is contrasted with one of its layers.
 
     .. math:: E^{k+1} = \hat A E^k + \varepsilon\,\mathrm{sign}(\hat A E^k) \odot z/|z|,\qquad
@@ -324,7 +328,7 @@ class XSimGCL(Contrasted):
     formula = "sim(x_u, x_i), x = mean_k≥1 Â^k e; in training noisy, + λ·InfoNCE of x and layer l*"
     citation = "Yu et al., TKDE 2023"
     cost = "one pass over the graph and one back; products of the step's users with each other, and of its items"
-    use = "Where data is sparse and vectors should spread out, so that lists reach items that few know."
+    use = "Where data is sparse and vectors should propagate out, so that lists reach items that few know."
 
     contrast_layer: int = param(default=1, at_least=1, help="the layer l* that the mean is contrasted with")
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from shortlist.data import Interactions
 from shortlist.models.base import Factored, normal_users, registry
-from shortlist.models.fold_in import Arrival, mean_length, mean_vectors
-from shortlist.models.graph import Link, Pairs
+from shortlist.models.graph import Adjacency, InteractionGraph
+from shortlist.models.history_lookup import FoldInUsers, mean_length, mean_vectors
 from shortlist.parameters import Search, param
 from shortlist.scores import Factors, Similarity
 
@@ -39,19 +39,19 @@ class HistoryModel(Factored):
     def start(self, train: Interactions, generator: torch.Generator) -> None:
         """Normally distributed vectors; the map is the identity."""
         item_ID = torch.randn(train.n_items, self.dim, generator=generator) * self.init
-        self._take(item_ID, torch.eye(self.dim), Pairs.of(train))
+        self._take(item_ID, torch.eye(self.dim), InteractionGraph.of(train))
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take over saved vectors and histories."""
-        pairs = Pairs(state["pairs.indptr"], state["pairs.indices"], len(state["item"]))
+        pairs = InteractionGraph(state["pairs.indptr"], state["pairs.indices"], len(state["item"]))
         self._take(state["item"], state["map"], pairs)
         self.eval()
 
-    def _take(self, item_ID: Tensor, map_DD: Tensor, pairs: Pairs) -> None:
+    def _take(self, item_ID: Tensor, map_DD: Tensor, pairs: InteractionGraph) -> None:
         self.item, self.map = nn.Parameter(item_ID), nn.Parameter(map_DD)
         self.pairs, self._mean = pairs, pairs.link(1.0, 0.0)
 
-    def _factors(self, mean: Link) -> Factors:
+    def _factors(self, mean: Adjacency) -> Factors:
         return Factors(self.users_of(mean.times(self.item)), self.item, self.similarity)
 
     def factors(self) -> Factors:
@@ -92,10 +92,10 @@ class Pooled(HistoryModel):
         return mean_UD @ self.map.T
 
     @torch.no_grad()
-    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> Arrival:
+    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> FoldInUsers:
         """The mapped means of the histories: nothing is learned."""
         mean_ND = mean_vectors(self.item, row_P, item_P, n_rows)
-        return Arrival(self.users_of(mean_ND), 0.0, 0.0, self.similarity)
+        return FoldInUsers(self.users_of(mean_ND), 0.0, 0.0, self.similarity)
 
 
 @registry.register("simplex")
@@ -145,7 +145,7 @@ class SimpleX(HistoryModel):
         return self.own * self.user + (1 - self.own) * (mean_UD @ self.map.T)
 
     @torch.no_grad()
-    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> Arrival:
+    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> FoldInUsers:
         """The mapped means of the histories, and vectors of the users' own."""
         mapped_ND = mean_vectors(self.item, row_P, item_P, n_rows) @ self.map.T
-        return Arrival((1 - self.own) * mapped_ND, self.own, mean_length(self.user), self.similarity)
+        return FoldInUsers((1 - self.own) * mapped_ND, self.own, mean_length(self.user), self.similarity)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from shortlist.data import Interactions
 from shortlist.models.base import Factored, normal_users, registry
-from shortlist.models.fold_in import Arrival, mean_length
+from shortlist.models.history_lookup import FoldInUsers, mean_length
 from shortlist.parameters import param
 from shortlist.scores import Factors, Similarity
 
@@ -54,10 +54,10 @@ class MF(Factored):
         """The parameters themselves."""
         return Factors(self.user, self.item, self.similarity, self._parameters.get("bias"))
 
-    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> Arrival:
+    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> FoldInUsers:
         """All of a vector is learned."""
         fixed_ND = self.user.detach().new_zeros(n_rows, self.dim)
-        return Arrival(fixed_ND, 1.0, mean_length(self.user), self.similarity)
+        return FoldInUsers(fixed_ND, 1.0, mean_length(self.user), self.similarity)
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take over saved vectors."""

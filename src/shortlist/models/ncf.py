@@ -12,13 +12,13 @@ from torch.nn import functional as F
 
 from shortlist.data import Interactions
 from shortlist.errors import InputError
-from shortlist.models.base import Joint, registry
+from shortlist.models.base import PairScorer, registry
 from shortlist.parameters import param
 from shortlist.scores import look_up
 
 
 @registry.register("ncf")
-class NCF(Joint):
+class NCF(PairScorer):
     r"""NeuMF: a generalised product of vectors and a network over other vectors, side by side.
 
     .. math:: s_{ui} = h \cdot \bigl[\,p_u \odot q_i \,;\; \mathrm{MLP}([p'_u ; q'_i])\,\bigr]

@@ -10,8 +10,8 @@ import numpy as np
 from shortlist.data import BoolArray, FloatArray, IntArray, Interactions
 from shortlist.errors import InputError
 from shortlist.ranking.scorer import Scorer
-from shortlist.ranking.selection import Selector
-from shortlist.ranking.tiles import Progress, sweep
+from shortlist.ranking.selector import Selector
+from shortlist.ranking.tiling import Progress, score_catalogue
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Ranking:
 
 
 class Lists:
-    """Gathers the lists of a :func:`~shortlist.ranking.sweep`, tile by tile; its ``keep`` is (part of) a visit."""
+    """Collect the lists of :func:`~shortlist.ranking.score_catalogue`, tile by tile."""
 
     def __init__(self, users_R: IntArray, k: int) -> None:
         self._users_R = users_R.copy()
@@ -47,7 +47,7 @@ class Lists:
         self._items_RK[rows], self._scores_RK[rows] = items_TK[:n_rows], scores_TK[:n_rows]
 
     def ranking(self) -> Ranking:
-        """The lists, once the sweep is over."""
+        """The lists, once scoring is over."""
         return Ranking(self._users_R, self._items_RK, self._scores_RK)
 
 
@@ -80,8 +80,10 @@ def top_k(
     check_k(k)
     users_R = np.asarray(users, np.int64)
     lists = Lists(users_R, k)
-    barred = _barred(scorer.n_items, only, without)
-    sweep(scorer, users_R, k, lists.keep, exclude=as_sequence(exclude), barred=barred, progress=progress)
+    excluded_items = _barred(scorer.n_items, only, without)
+    score_catalogue(
+        scorer, users_R, k, lists.keep, exclude=as_sequence(exclude), excluded_items=excluded_items, progress=progress
+    )
     return lists.ranking()
 
 

@@ -1,7 +1,7 @@
 """Pages with pictures that open from disk."""
 
+from shortlist.report.charts import against, curves, dots, groups, heat, lines, sweep
 from shortlist.report.page import Figure, Page, Section, Table, render
-from shortlist.report.pictures import against, curves, dots, groups, heat, lines, sweep
 
 __all__ = [
     "Figure",

@@ -12,12 +12,12 @@ import polars as pl
 from shortlist.bench import Cell, Result, Row, Spec
 from shortlist.bench.results import HEAD, MEASURED, NUMBERS
 from shortlist.bench.tables import notes_of
-from shortlist.metrics import SURE
-from shortlist.report.drawing import at_k
+from shortlist.metrics import SIGNIFICANCE
+from shortlist.report.charts import against, dots, groups, lines
 from shortlist.report.page import Cell as TableCell
 from shortlist.report.page import Figure, Page, Section, Table
-from shortlist.report.pictures import against, dots, groups, lines
 from shortlist.report.sweeps import against_k, drawn, k_against_k, sweeps, title_of
+from shortlist.report.theme import at_k
 from shortlist.runs import Run, read_log
 
 Groups = dict[tuple[str, str], dict[str, list[Cell]]]
@@ -84,7 +84,7 @@ def _table(rows: Sequence[Row]) -> Table:
         spread = ", ".join(f"{value:.4f}" for value in row.values.values()) if len(row.values) > 1 else ""
         cells[MEASURED] = TableCell(measured, row.is_best, spread, row.is_best_baseline)
         if row.p is not None:
-            cells[HEAD.index("p")] = TableCell(row.texts()[HEAD.index("p")], row.p < SURE)
+            cells[HEAD.index("p")] = TableCell(row.texts()[HEAD.index("p")], row.p < SIGNIFICANCE)
         lines.append(cells)
     return Table(HEAD, lines, numbers=NUMBERS, live=True)
 

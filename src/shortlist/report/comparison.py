@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from shortlist.metrics import SURE, Comparison, Interval, p_text
+from shortlist.metrics import SIGNIFICANCE, Comparison, Interval, format_p
+from shortlist.report.charts import dots
 from shortlist.report.page import Cell, Figure, Page, Section, Table
-from shortlist.report.pictures import dots
 
 
 def comparison_page(comparison: Comparison, intervals: Mapping[str, Interval], models: Mapping[str, str]) -> Page:
@@ -39,7 +39,7 @@ _EXPLANATION = (
     "Each row compares two runs on the same users. The effect is Cohen's d_z: the mean difference over the standard "
     "deviation of the differences. Better and worse are shares of users. p-values are two-sided, of Student's paired t "
     "and of Wilcoxon's signed ranks, corrected by Holm's method for the number of pairs; those below "
-    f"{SURE} are marked."
+    f"{SIGNIFICANCE} are marked."
 )
 
 
@@ -70,8 +70,8 @@ def _pairs(comparison: Comparison) -> Table:
             _signed(pair.effect, 2),
             f"{pair.better:.1%}",
             f"{pair.worse:.1%}",
-            Cell(p_text(pair.t_holm), pair.t_holm < SURE),
-            Cell(p_text(pair.wilcoxon_holm), pair.wilcoxon_holm < SURE),
+            Cell(format_p(pair.t_holm), pair.t_holm < SIGNIFICANCE),
+            Cell(format_p(pair.wilcoxon_holm), pair.wilcoxon_holm < SIGNIFICANCE),
         ]
         for pair in comparison.pairs
     ]

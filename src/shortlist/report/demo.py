@@ -8,9 +8,10 @@ from typing import Any
 
 from shortlist.data import Split
 from shortlist.data.builtin import DEBIAN, load_debian_titles
+from shortlist.recommend import recommend
+from shortlist.report.model_comparison import Entry, accuracy_section, breakdown_section
 from shortlist.report.page import Cell, Page, Section, Table
-from shortlist.report.side_by_side import Entry, accuracy_section, breakdown_section
-from shortlist.runs import Run, recommend
+from shortlist.runs import Run
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from shortlist.errors import ShortlistError
 from shortlist.losses import Loss, registry
 from shortlist.losses.families import Family, against, families, summary
 from shortlist.parameters import Configured
-from shortlist.report.pictures import for_file, functions
+from shortlist.report.charts import for_file, functions
 from shortlist.scores import Kernel
 
 REACH, STEPS = 3.0, 120
@@ -77,7 +77,7 @@ def _section(name: str, loss: type[Loss]) -> str:
         "Against a positive": against(loss),
         "Cost": loss.cost,
         "Use it": loss.use,
-        "Where training collapses": f"try {loss.remedy}" if loss.remedy else "",
+        "Where training collapses": f"try {loss.collapse_hint}" if loss.collapse_hint else "",
         "Source": loss.citation,
     }
     parts = [f"### {name}", markdown(loss.__doc__)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shortlist.models import Model, Trained, registry
+from shortlist.models import Model, TrainableModel, registry
 from shortlist.report.losses import fact_list, markdown, settings_table, table
 
 
 def models_page(names: Iterable[str] | None = None) -> str:
     """The page in GitHub's Markdown, of some models or of all."""
     known = sorted(registry if names is None else names)
-    trained = [name for name in known if issubclass(registry[name], Trained)]
+    trained = [name for name in known if issubclass(registry[name], TrainableModel)]
     fitted = [name for name in known if name not in trained]
     parts = ["# Models", _INTRODUCTION, _choice([*trained, *fitted])]
     for title, group in (("Trained by a loss", trained), ("Fitted by themselves", fitted)):
@@ -45,4 +45,4 @@ def _section(name: str, model: type[Model]) -> str:
 
 
 def _loss(model: type[Model]) -> str:
-    return model.default_loss if issubclass(model, Trained) else ""
+    return model.default_loss if issubclass(model, TrainableModel) else ""

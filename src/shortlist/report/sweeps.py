@@ -15,8 +15,8 @@ from typing import Any, TypeGuard
 import polars as pl
 
 from shortlist.bench import Cell, Result, Spec, published_figures
+from shortlist.report.charts import curves, heat, sweep
 from shortlist.report.page import Figure
-from shortlist.report.pictures import curves, heat, sweep
 from shortlist.runs import Run
 
 K, STOPPED_BY, NOISE = "loss.k", "training.metric", "data.noise"

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from shortlist.report.page import Cell, Figure, Page, Section, Table
-from shortlist.report.points import bars, over_setting, over_trials
+from shortlist.report.tuning_charts import bars, over_setting, over_trials
 from shortlist.runs import Run
-from shortlist.tuning import Space, Study, Trial, passed_over
+from shortlist.tuning import Space, Study, Trial, margin_note
 
 ENDED = {"done": "brought to its end", "pruned": "given up"}
 """How trials ended that have a value, and how the pictures call it."""
@@ -27,7 +27,7 @@ def tuning_page(study: Study, run: Run) -> Page:
     on_test = "on test, which is measured for the best alone, each time that the study is brought to its end"
     lead = (
         f"{count} trials, of which {given_up} were given up early, judged by {metric} on validation. "
-        f"Trial {best.number} was best with {best.value:.4f}{passed_over(trials, best)}"
+        f"Trial {best.number} was best with {best.value:.4f}{margin_note(trials, best)}"
         + (f"; {on_test}, it has {test:.4f}." if test is not None else ".")
     )
     figures = [Figure("Trials in their order", _course(shown, metric), "The line is the best so far.")]

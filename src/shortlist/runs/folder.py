@@ -15,7 +15,7 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
-from shortlist.errors import InputError, Unwritable, UnwritablePlace
+from shortlist.errors import InputError, WriteError, WriteTargetError
 
 MARK, CHECKPOINT = "config.json", "checkpoint.safetensors"
 """The files by which a run is known, finished or not: only a folder that holds one of them is ever overwritten."""
@@ -32,7 +32,7 @@ def check_target(folder: Path, *, overwrite: bool = False, resume: bool = False)
     >>> check_target(Path(__file__) / "run")
     Traceback (most recent call last):
     ...
-    shortlist.errors.UnwritablePlace: ...folder.py/run: expected a place to write a run to, received Not a directory
+    shortlist.errors.WriteTargetError: ...folder.py/run: expected a place to write a run to, received Not a directory
     """
     with writing(folder):
         _put_back(folder)
@@ -108,12 +108,12 @@ def read_log(folder: Path) -> list[Mapping[str, Any]]:
     return lines
 
 
-class Busy(InputError):
+class RunLocked(InputError):
     """Another process trains the run."""
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def lock(folder: Path) -> Iterator[None]:
     """Hold a folder while a run is trained there: two trainings would write over each other's checkpoints.
 
     The lock ends with the process, however that ends. A file system without locks holds nobody off.
@@ -123,13 +123,13 @@ def held(folder: Path) -> Iterator[None]:
         descriptor = os.open(folder, os.O_RDONLY)
     try:
         if not _takes(descriptor, fcntl.LOCK_EX, LOOKS):
-            raise Busy(f"{folder}: expected a run that nobody trains, received one that is in training")
+            raise RunLocked(f"{folder}: expected a run that nobody trains, received one that is in training")
         yield
     finally:
         os.close(descriptor)
 
 
-def is_held(folder: Path) -> bool:
+def is_locked(folder: Path) -> bool:
     """Whether somebody holds a folder, in this process or in another one. To look is to share it for a moment."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
@@ -222,6 +222,8 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except (PermissionError, NotADirectoryError, FileNotFoundError) as problem:
-        raise UnwritablePlace(f"{folder}: expected a place to write a run to, received {problem.strerror}") from problem
+        raise WriteTargetError(
+            f"{folder}: expected a place to write a run to, received {problem.strerror}"
+        ) from problem
     except OSError as problem:
-        raise Unwritable(f"{folder}: the run cannot be written: {problem.strerror or problem}") from problem
+        raise WriteError(f"{folder}: the run cannot be written: {problem.strerror or problem}") from problem

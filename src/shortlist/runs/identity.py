@@ -7,18 +7,41 @@ from collections.abc import Mapping
 from typing import Any
 
 from shortlist.data import Split
-from shortlist.training.checkpoint import differing
+from shortlist.losses import registry as losses
+from shortlist.models import registry as models
+from shortlist.parameters import Configured, renamed
+from shortlist.training import OptimizerSettings, TrainingSettings
+from shortlist.training.checkpoint import config_diff
 
 
-def deciding(config: Mapping[str, Any], *, tau_is_open: bool) -> dict[str, Any]:
-    """A configuration without what leaves the result as it is: how often a checkpoint is written, an idle pilot.
+def current_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration that an earlier version may have written, by the parameters' current names.
 
-    >>> deciding({"k": 5, "training": {"metric": "ndcg", "pilot": 6, "checkpoint_every": 20.0}}, tau_is_open=False)
+    >>> current_config({"format": 1, "loss": {"name": "sl", "pull": 0.9}, "training": {"against": "all"}})
+    {'format': 1, 'loss': {'name': 'sl', 'positive_weight': 0.9}, 'training': {'candidates': 'all'}}
+    """
+    owners: dict[str, type[Configured]] = {"optimizer": OptimizerSettings, "training": TrainingSettings}
+    for section, registry in (("model", models), ("loss", losses)):
+        name = config.get(section, {}).get("name")
+        if name in registry:
+            owners[section] = registry[name]
+    current = dict(config)
+    for section, owner in owners.items():
+        if section in config:
+            current[section] = renamed(owner, config[section])
+    return current
+
+
+def result_config(config: Mapping[str, Any], *, tau_is_open: bool) -> dict[str, Any]:
+    """A configuration without what leaves the result as it is: checkpoint interval, unused temperature search.
+
+    >>> training = {"metric": "ndcg", "temperature_epochs": 6, "checkpoint_every": 20.0}
+    >>> result_config({"k": 5, "training": training}, tau_is_open=False)
     {'k': 5, 'training': {'metric': 'ndcg@5'}}
     """
     if "training" not in config:
         return dict(config)
-    idle = {"checkpoint_every", *(() if tau_is_open else ("pilot",))}
+    idle = {"checkpoint_every", *(() if tau_is_open else ("temperature_epochs",))}
     training = {name: value for name, value in config["training"].items() if name not in idle}
     metric, _, k = training["metric"].partition("@")
     return {**config, "training": {**training, "metric": f"{metric}@{int(k or config['k'])}"}}
@@ -34,10 +57,11 @@ def difference(saved: Mapping[str, Any], given: Mapping[str, Any], *, tau_is_ope
     >>> difference(saved, {**saved, "data": {"core": 5}, "pairs": "8f1d"}, tau_is_open=False)
     'data.core: expected 0, received 5'
     """
-    before, now = deciding(saved, tau_is_open=tau_is_open), deciding(given, tau_is_open=tau_is_open)
+    before = result_config(current_config(saved), tau_is_open=tau_is_open)
+    now = result_config(given, tau_is_open=tau_is_open)
     if before.get("pairs") == now.get("pairs"):
         before, now = {**before, "data": None}, {**now, "data": None}
-    return differing(before, now)
+    return config_diff(before, now)
 
 
 def fingerprint(split: Split) -> str:

@@ -19,13 +19,14 @@ from torch import Tensor
 
 from shortlist import __version__
 from shortlist.data import Interactions, Split
-from shortlist.errors import InputError, Unwritable
+from shortlist.errors import InputError, WriteError
 from shortlist.losses import registry as losses
 from shortlist.metrics import Evaluation
 from shortlist.models import Factored, Model, VectorBaseline, registry
 from shortlist.runs.card import model_card
 from shortlist.runs.evaluation import Evaluations, evaluate_split, known_pairs
 from shortlist.runs.folder import CHECKPOINT, new_folder, replace_file
+from shortlist.runs.identity import current_config
 from shortlist.runs.ids import Ids
 from shortlist.training import TrainingSettings, fold_in
 
@@ -191,7 +192,7 @@ def open_run(folder: str | Path) -> Run:
         if not isinstance(metrics[part], dict):
             received = type(metrics[part]).__name__
             raise InputError(f"{folder / 'metrics.json'}: expected figures as {part}, received {received}")
-    return Run(folder, config, metrics)
+    return Run(folder, current_config(config), metrics)
 
 
 def remeasure(run: Run, ks: Sequence[int]) -> Run:
@@ -288,4 +289,4 @@ def _written(folder: Path) -> Iterator[None]:
     try:
         yield
     except SafetensorError as problem:
-        raise Unwritable(f"{folder}: the run cannot be written: {problem}") from problem
+        raise WriteError(f"{folder}: the run cannot be written: {problem}") from problem

@@ -3,9 +3,9 @@
 from shortlist.scores.dense import DenseTable
 from shortlist.scores.factored import FactoredTable, Workspace
 from shortlist.scores.kernels import Exponential, Hinge, Kernel, Sigmoid, Softplus, SquaredHinge, UnitStep
+from shortlist.scores.positive_pairs import PairWeight, positive_pair_sum
 from shortlist.scores.similarity import Factors, Similarity, item_vectors, look_up, row_vectors
 from shortlist.scores.table import Over, RankWeight, ScoreTable
-from shortlist.scores.within import PairWeight, positive_pair_sum
 
 __all__ = [
     "DenseTable",

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from shortlist.errors import InputError
+from shortlist.scores.column_topk import best_columns, gathered, kth_largest, ranks
 from shortlist.scores.kernels import Kernel
-from shortlist.scores.selection import best_columns, gathered, kth_largest, ranks
 from shortlist.scores.table import Over, RankWeight, ScoreTable, logsumexp_of_positives, ranks_among_positives
 
 
@@ -33,16 +33,16 @@ class DenseTable(ScoreTable):
         *,
         positive_RC: Tensor | None = None,
         log_weight: Tensor | None = None,
-        population_R: Tensor | None = None,
+        n_represented_R: Tensor | None = None,
         threshold_R: Tensor | None = None,
     ) -> None:
         self.pos_P, self.row_P, self.cand_RC = pos_P, row_P, cand_RC
         self.positive_RC, self.log_weight, self.threshold_R = positive_RC, log_weight, threshold_R
-        self.at_hand_R = cand_RC.new_full((len(cand_RC),), float(cand_RC.shape[1]))
+        self.n_negatives_R = cand_RC.new_full((len(cand_RC),), float(cand_RC.shape[1]))
         if positive_RC is not None:
-            self.at_hand_R -= positive_RC.sum(1)
-        self.population_R = self.at_hand_R if population_R is None else population_R
-        self.complete = positive_RC is not None and int(positive_RC.sum()) == len(pos_P)
+            self.n_negatives_R -= positive_RC.sum(1)
+        self.n_represented_R = self.n_negatives_R if n_represented_R is None else n_represented_R
+        self.is_full_catalogue = positive_RC is not None and int(positive_RC.sum()) == len(pos_P)
 
     @classmethod
     def from_pairs(cls, pos_B: Tensor, neg_BN: Tensor, threshold_B: Tensor | None = None) -> DenseTable:
@@ -199,7 +199,7 @@ def against_hardest(
         table.row_P,
         score_RK,
         log_weight=weight_RK.log(),
-        population_R=weight_RK.sum(1),
+        n_represented_R=weight_RK.sum(1),
         threshold_R=table.threshold_R,
     )
     hard.user_R, hard.pair_P, hard.grade_P = table.user_R, table.pair_P, table.grade_P

@@ -1,6 +1,6 @@
 """The score table of a factored model: rows and candidates as vectors, scores as blocks of matrix products.
 
-How its questions are answered, and how their gradients flow back, is in :mod:`shortlist.scores.products`.
+How its questions are answered, and how their gradients flow back, is in :mod:`shortlist.scores.gemm_autograd`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from shortlist.errors import ShortlistError
+from shortlist.scores.chebyshev import Answer, Expansion, MomentSum
+from shortlist.scores.column_topk import best_columns, gathered, kth_largest, largest
 from shortlist.scores.dense import DenseTable, against_hardest, n_hardest
+from shortlist.scores.gemm_autograd import SAFE_EXPONENT, Hardest, LogSumExp, PairLogSumExp, PairSum, RowSum, apply
 from shortlist.scores.kernels import Kernel
-from shortlist.scores.moments import Answer, Expansion, MomentSum
-from shortlist.scores.products import SAFE_EXPONENT, Hardest, LogSumExp, PairLogSumExp, PairSum, RowSum, apply
-from shortlist.scores.selection import best_columns, gathered, kth_largest, largest
 from shortlist.scores.similarity import inner_products
 from shortlist.scores.table import Over, RankWeight, ScoreTable, logsumexp_of_positives, ranks_among_positives
 
@@ -70,7 +70,7 @@ class FactoredTable(ScoreTable):
         bias_C: Tensor | None = None,
         positive_bias_P: Tensor | None = None,
         log_weight_C: Tensor | None = None,
-        population_R: Tensor | None = None,
+        n_represented_R: Tensor | None = None,
         threshold_R: Tensor | None = None,
         bound: float | None = None,
         workspace: Workspace | None = None,
@@ -82,13 +82,15 @@ class FactoredTable(ScoreTable):
         self.threshold_R, self.bound = threshold_R, bound
         self.workspace = workspace or Workspace()
         among_P = column_P >= 0
-        self.complete = positive_PD is None
-        if self.complete and not bool(among_P.all()):
+        self.is_full_catalogue = positive_PD is None
+        if self.is_full_catalogue and not bool(among_P.all()):
             raise ShortlistError("FactoredTable: expected the vectors of positives that are not candidates")
-        self.hit_row, self.hit_column = (row_P, column_P) if self.complete else (row_P[among_P], column_P[among_P])
-        self.at_hand_R = row_RD.new_full((len(row_RD),), float(len(candidate_CD)))
-        self.at_hand_R -= torch.bincount(self.hit_row, minlength=len(row_RD))
-        self.population_R = self.at_hand_R if population_R is None else population_R
+        self.positive_row, self.positive_column = (
+            (row_P, column_P) if self.is_full_catalogue else (row_P[among_P], column_P[among_P])
+        )
+        self.n_negatives_R = row_RD.new_full((len(row_RD),), float(len(candidate_CD)))
+        self.n_negatives_R -= torch.bincount(self.positive_row, minlength=len(row_RD))
+        self.n_represented_R = self.n_negatives_R if n_represented_R is None else n_represented_R
         self._kept_positives: Tensor | None = None
         self._scores_in_hand = -1  # the stamp under which plain scores of all rows stand untouched in the buffer
 
@@ -116,11 +118,11 @@ class FactoredTable(ScoreTable):
 
     def logsumexp(self, tau: float, over: Over = "all") -> Tensor:
         """By products in the kept buffer; the backward pass finds the exponentials still there."""
-        with_hits = over == "all" and self.complete and self.log_weight_C is None
+        with_hits = over == "all" and self.is_full_catalogue and self.log_weight_C is None
         vectors = self.row_RD, self.candidate_CD, self.bias_C
         sum_R: Tensor
         sum_R, pos_P = apply(LogSumExp, *vectors, self, 1.0 / tau, with_hits)
-        if self.complete and self._kept_positives is None and torch.is_grad_enabled():
+        if self.is_full_catalogue and self._kept_positives is None and torch.is_grad_enabled():
             self._kept_positives = pos_P
         if over == "negatives" or with_hits:
             return sum_R
@@ -136,8 +138,8 @@ class FactoredTable(ScoreTable):
         tilted = FactoredTable(
             row_RF,
             cand_CF,
-            row_P=self.hit_row,
-            column_P=self.hit_column,
+            row_P=self.positive_row,
+            column_P=self.positive_column,
             bias_C=bias_C,
             log_weight_C=self.log_weight_C,
             workspace=self.workspace,
@@ -197,7 +199,7 @@ class FactoredTable(ScoreTable):
         pos_P, rank_P = self.positives().detach(), torch.zeros_like(self.row_P)
         for rows, score_BC in self.score_blocks():
             in_block_P = self.positives_of(rows)
-            if self.complete:  # the product's own value, so that a tie is a tie to the last bit
+            if self.is_full_catalogue:  # the product's own value, so that a tie is a tie to the last bit
                 pos_P[in_block_P] = score_BC[self.row_P[in_block_P] - rows.start, self.column_P[in_block_P]]
             self.mask_hits(score_BC, rows)
             for part_P in self.parts(in_block_P):
@@ -216,7 +218,7 @@ class FactoredTable(ScoreTable):
         """By a two-step selection on the row in hand."""
         result_R = self.row_RD.new_empty(self.n_rows)
         for rows, score_BC in self.score_blocks():
-            if self.complete and k <= score_BC.shape[1]:
+            if self.is_full_catalogue and k <= score_BC.shape[1]:
                 result_R[rows] = largest(score_BC, k)[:, -1]
                 if len(score_BC) == self.n_rows:
                     self._scores_in_hand = self.workspace.stamp
@@ -232,10 +234,10 @@ class FactoredTable(ScoreTable):
         found = []
         for rows, score_BC in self.score_blocks():
             row_H, column_H = self.hits_of(rows)
-            hit_H = score_BC[row_H, column_H]
+            positive_H = score_BC[row_H, column_H]
             score_BC[row_H, column_H] = -torch.inf
             found.append(best_columns(score_BC, count))
-            score_BC[row_H, column_H] = hit_H
+            score_BC[row_H, column_H] = positive_H
             if len(score_BC) == self.n_rows:
                 self._scores_in_hand = self.workspace.stamp
         return torch.cat(found) if found else self.row_P.new_empty(0, count)
@@ -268,7 +270,7 @@ class FactoredTable(ScoreTable):
     def is_positive(self) -> Tensor:
         """A new mask, true at the positives."""
         mask_RC = self.row_RD.new_zeros((self.n_rows, len(self.candidate_CD)), dtype=torch.bool)
-        mask_RC[self.hit_row, self.hit_column] = True
+        mask_RC[self.positive_row, self.positive_column] = True
         return mask_RC
 
     @torch.no_grad()
@@ -314,7 +316,7 @@ class FactoredTable(ScoreTable):
 
     def hits_of(self, rows: slice) -> tuple[Tensor, Tensor]:
         """Places in a block of rows, and columns, of the positives that are candidates."""
-        row_H, column_H = self.hit_row, self.hit_column
+        row_H, column_H = self.positive_row, self.positive_column
         if rows.stop - rows.start < self.n_rows:
             mine_H = (row_H >= rows.start) & (row_H < rows.stop)
             row_H, column_H = row_H[mine_H] - rows.start, column_H[mine_H]

@@ -31,7 +31,7 @@ class Kernel(ABC):
     def tilt(self) -> float | None:
         """A λ for which φ(x)·e^{−λx} is smooth and changes little, if there is one; of a log-kernel g, exp(g(x) − λ·x).
 
-        With it sums over pairs of bounded scores need no look at the pairs (:mod:`shortlist.scores.moments`).
+        With it sums over pairs of bounded scores need no look at the pairs (:mod:`shortlist.scores.chebyshev`).
         """
         return None
 

@@ -28,10 +28,10 @@ RankWeight = Callable[[Tensor, Tensor], Tensor]
 class ScoreTable(ABC):
     """Questions about R rows, their P positives and their candidates.
 
-    ``row_P`` is the row of each positive, ``at_hand_R`` the number of each row's negatives. ``population_R`` says how
-    many items these stand for: their number, or the size of the catalogue less the positives when the candidates are a
-    sample whose weights correct for it. ``threshold_R`` is the Top-K threshold of each row, present when a loss has
-    said that it needs one.
+    ``row_P`` is the row of each positive, ``n_negatives_R`` the number of each row's negatives. ``n_represented_R``
+    says how many items these stand for: their number, or the size of the catalogue less the positives when the
+    candidates are a sample whose weights correct for it. ``threshold_R`` is the Top-K threshold of each row, present
+    when a loss has said that it needs one.
 
     Losses that remember something from step to step are told who is before them: ``user_R`` the users of the rows,
     ``pair_P`` the number of each positive among all pairs of training, ``item_C`` the items that the candidates are
@@ -41,9 +41,9 @@ class ScoreTable(ABC):
     """
 
     row_P: Tensor
-    at_hand_R: Tensor
-    population_R: Tensor
-    complete: bool
+    n_negatives_R: Tensor
+    n_represented_R: Tensor
+    is_full_catalogue: bool
     """Whether every positive is among the candidates, as it is where these are the whole catalogue."""
     threshold_R: Tensor | None = None
     user_R: Tensor | None = None
@@ -57,7 +57,7 @@ class ScoreTable(ABC):
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return len(self.population_R)
+        return len(self.n_represented_R)
 
     @property
     def n_positives(self) -> int:
@@ -145,8 +145,8 @@ class ScoreTable(ABC):
     def catalogue_R(self) -> Tensor:
         """How many items there are to choose from in each row: the catalogue, or positives and negatives at hand."""
         if self.n_items is not None:
-            return torch.full_like(self.population_R, float(self.n_items))
-        return self.population_R + torch.bincount(self.row_P, minlength=self.n_rows)
+            return torch.full_like(self.n_represented_R, float(self.n_items))
+        return self.n_represented_R + torch.bincount(self.row_P, minlength=self.n_rows)
 
     def catalogue_negatives_R(self) -> Tensor:
         """How many negatives each row has in the catalogue, of which those at hand may be a sample."""
@@ -154,9 +154,9 @@ class ScoreTable(ABC):
             return self.negatives_R
         return (self.catalogue_R() - torch.bincount(self.row_P, minlength=self.n_rows)).clamp_(min=0)
 
-    def stands_for_R(self) -> Tensor:
+    def sampling_scale_R(self) -> Tensor:
         """By how much a sum over a row's negatives falls short of the catalogue's: 1 where weights make up for it."""
-        return self.catalogue_negatives_R() / self.population_R.clamp(min=1)
+        return self.catalogue_negatives_R() / self.n_represented_R.clamp(min=1)
 
     def row_total(self, value_P: Tensor) -> Tensor:
         """The sum over each row's positives."""

@@ -1,8 +1,9 @@
 """The score at which a user's Top-K list ends."""
 
+from shortlist.thresholds.errors import ThresholdError, judge
 from shortlist.thresholds.estimators import (
     Estimator,
-    Last,
+    Previous,
     exact,
     incremental,
     monte_carlo,
@@ -10,13 +11,12 @@ from shortlist.thresholds.estimators import (
     regression,
     stratified,
 )
-from shortlist.thresholds.judging import Judgement, judge
-from shortlist.thresholds.keeper import Thresholds
+from shortlist.thresholds.state import Thresholds
 
 __all__ = [
     "Estimator",
-    "Judgement",
-    "Last",
+    "Previous",
+    "ThresholdError",
     "Thresholds",
     "exact",
     "incremental",

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from shortlist.errors import InputError
 from shortlist.scores import ScoreTable
-from shortlist.scores.selection import kth_largest, side_by_side
+from shortlist.scores.column_topk import kth_largest, side_by_side
 
 Estimator = Literal["auto", "exact", "monte_carlo", "positives_kept", "stratified", "regression", "incremental"]
 
@@ -31,7 +31,7 @@ WINDOW = 5
 
 
 @dataclass(frozen=True)
-class Last:
+class Previous:
     """What is known of the rows from before: β, how many estimates made it, and negatives that were near the top.
 
     ``near_RM`` holds columns, −1 for none; it is there where the last estimate saw the whole catalogue.
@@ -42,28 +42,28 @@ class Last:
     near_RM: Tensor | None = None
 
 
-Estimate = Callable[[ScoreTable, int, int, int, torch.Generator, Last | None], Tensor]
+Estimate = Callable[[ScoreTable, int, int, int, torch.Generator, Previous | None], Tensor]
 """β of each row, from the table, k, the number of items, how many to sample, a generator, and what is known."""
 
 
 def exact(
-    table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator, last: Last | None = None
+    table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator, last: Previous | None = None
 ) -> Tensor:
     """The k-th largest score of the row itself."""
-    if not table.complete:
+    if not table.is_full_catalogue:
         raise InputError("thresholds: expected the whole catalogue for 'exact', received sampled candidates")
     return table.kth_largest(k)
 
 
 def monte_carlo(
-    table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator, last: Last | None = None
+    table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator, last: Previous | None = None
 ) -> Tensor:
     """The ⌈N·k/n⌉-th largest of N draws from all n items, with replacement (SL@K, Theorem 3.1).
 
     With sampling weights ω it is the largest t with ``Σ_{s_j ≥ t} ω_j / Σ_j ω_j ≥ k/n``. Of no use where N·k/n < 1: the
     largest of the draws is then an estimate of a deeper rank than k.
     """
-    if table.complete:
+    if table.is_full_catalogue:
         table = table.restricted(torch.randint(n_items, (samples,), generator=generator))
     drawn_RN, log_weight = table.matrix(), table.log_weights()
     if log_weight is None:
@@ -74,7 +74,7 @@ def monte_carlo(
 
 
 def positives_kept(
-    table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator, last: Last | None = None
+    table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator, last: Previous | None = None
 ) -> Tensor:
     """The k-th largest among the row's positives and N sampled negatives: the estimator that SL@K's authors train with.
 
@@ -85,7 +85,7 @@ def positives_kept(
 
 
 def stratified(
-    table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator, last: Last | None = None
+    table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator, last: Previous | None = None
 ) -> Tensor:
     """The largest t with ``#{p : s_p ≥ t} + Σ_{j drawn : s_j ≥ t} v_j ≥ k``: a draw counts for many.
 
@@ -102,7 +102,7 @@ def stratified(
 
 
 def regression(
-    table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator, last: Last | None = None
+    table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator, last: Previous | None = None
 ) -> Tensor:
     """Quantile regression: a few subgradient steps on the pinball loss of a sample, from the last β on.
 
@@ -135,7 +135,7 @@ def regression(
 
 
 def incremental(
-    table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator, last: Last | None = None
+    table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator, last: Previous | None = None
 ) -> Tensor:
     """The k-th largest among the row's positives and the few negatives that were near the top when last looked.
 
@@ -147,7 +147,7 @@ def incremental(
     Where candidates are a sample, most negatives near the top are not in it. There the estimate is a moving mean of
     stratified ones, ``β ← β + (β̂ − β)/min(t, 5)`` at the t-th: less noise, for a lag of a few refreshes.
     """
-    if table.complete:
+    if table.is_full_catalogue:
         if last is None or last.near_RM is None:
             return exact(table, k, n_items, samples, generator)
         return kth_largest(table.scores_at(last.near_RM), table.positives(), table.row_P, k)
@@ -159,10 +159,10 @@ def incremental(
 
 
 def auto(
-    table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator, last: Last | None = None
+    table: ScoreTable, k: int, n_items: int, samples: int, generator: torch.Generator, last: Previous | None = None
 ) -> Tensor:
     """Exact where the row shows the whole catalogue, stratified where it shows a sample."""
-    return (exact if table.complete else stratified)(table, k, n_items, samples, generator)
+    return (exact if table.is_full_catalogue else stratified)(table, k, n_items, samples, generator)
 
 
 ESTIMATORS: dict[Estimator, Estimate] = {
@@ -178,7 +178,7 @@ ESTIMATORS: dict[Estimator, Estimate] = {
 
 def _sampled(table: ScoreTable, n_items: int, samples: int, generator: torch.Generator) -> ScoreTable:
     """The table against a sample of the catalogue, each item drawn at most once and shared by the rows."""
-    if not table.complete:
+    if not table.is_full_catalogue:
         return table
     return table.restricted(torch.randperm(n_items, generator=generator)[:samples])
 
@@ -220,8 +220,8 @@ def _drawn_negatives(sample: ScoreTable, n_items: int) -> _Drawn:
     score_RN = sample.matrix().masked_fill(is_positive_RN, -torch.inf)
     weight_RN = None if log_weight is None else log_weight.double().exp().expand(score_RN.shape)
     total_R = (~is_positive_RN if weight_RN is None else weight_RN.masked_fill(is_positive_RN, 0)).sum(1)
-    population_R = n_items - torch.bincount(sample.row_P, minlength=sample.n_rows)
-    return _Drawn(score_RN, weight_RN, torch.where(total_R > 0, population_R / total_R.double(), 0))
+    n_represented_R = n_items - torch.bincount(sample.row_P, minlength=sample.n_rows)
+    return _Drawn(score_RN, weight_RN, torch.where(total_R > 0, n_represented_R / total_R.double(), 0))
 
 
 def _largest_reached(score_RN: Tensor, weight_RN: Tensor, k: int) -> Tensor:

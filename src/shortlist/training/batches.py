@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shortlist.data import Interactions
-from shortlist.models.base import Joint
+from shortlist.models.base import PairScorer
 from shortlist.negatives import PairNegatives, Sample
 from shortlist.scores import (
     DenseTable,
@@ -159,15 +159,15 @@ class SampledPairs(Batches):
             )
 
 
-def score_table(step: Step, source: Factors | Joint, workspace: Workspace) -> ScoreTable:
+def score_table(step: Step, source: Factors | PairScorer, workspace: Workspace) -> ScoreTable:
     """The scores of a step, as far as a loss will ask for them.
 
     Vectors are looked up in a way whose gradient touches only the rows that were looked up, where the optimiser can
     use it.
     """
-    table = _joint_table(step, source) if isinstance(source, Joint) else _factored_table(step, source, workspace)
+    table = _joint_table(step, source) if isinstance(source, PairScorer) else _factored_table(step, source, workspace)
     table.user_R, table.pair_P, table.negatives_R = step.user_R, step.pair_P, step.negatives_R
-    table.n_items = source.n_items if isinstance(source, Joint) else len(source.item_ID)
+    table.n_items = source.n_items if isinstance(source, PairScorer) else len(source.item_ID)
     table.item_C = step.shared_C if step.drawn_RN is None else step.drawn_RN
     if table.item_C is None:
         table.item_C = torch.arange(table.n_items)
@@ -195,10 +195,10 @@ def _shared_table(step: Step, row_RD: Tensor, item_C: Tensor, factors: Factors, 
     """Rows against a shared sample. The sample is sorted, so that a search tells which positives are in it."""
     place_P = torch.searchsorted(item_C, step.item_P).clamp_(max=len(item_C) - 1)
     column_P = torch.where(item_C[place_P] == step.item_P, place_P, -1)
-    population_R = None
+    n_represented_R = None
     if step.log_weight_C is not None:  # weights make the sample stand for the whole catalogue
         count_R = torch.bincount(step.row_P, minlength=len(row_RD))
-        population_R = (len(factors.item_ID) - count_R).to(row_RD.dtype)
+        n_represented_R = (len(factors.item_ID) - count_R).to(row_RD.dtype)
     bias_I = factors.bias_I
     return FactoredTable(
         row_RD,
@@ -209,7 +209,7 @@ def _shared_table(step: Step, row_RD: Tensor, item_C: Tensor, factors: Factors, 
         bias_C=None if bias_I is None else bias_I.index_select(0, item_C),
         positive_bias_P=None if bias_I is None else bias_I.index_select(0, step.item_P),
         log_weight_C=step.log_weight_C,
-        population_R=population_R,
+        n_represented_R=n_represented_R,
         bound=factors.bound,
         workspace=workspace,
     )
@@ -238,11 +238,11 @@ def _drawn_table(step: Step, score_RM: Tensor) -> DenseTable:
         score_RM[:, 1:],
         positive_RC=None if weight_RN is None else weight_RN == -torch.inf,  # drawn for users who have met all
         log_weight=weight_RN,
-        population_R=None if weight_RN is None else step.negatives_R,
+        n_represented_R=None if weight_RN is None else step.negatives_R,
     )
 
 
-def _joint_table(step: Step, model: Joint) -> DenseTable:
+def _joint_table(step: Step, model: PairScorer) -> DenseTable:
     """Scores of user and item together: of the drawn items, or, for thresholds and without gradients, of all."""
     if step.drawn_RN is not None:
         return _drawn_table(step, model.scores(step.user_R, torch.cat([step.item_P.unsqueeze(1), step.drawn_RN], 1)))

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from shortlist.errors import InputError, Unwritable
+from shortlist.errors import InputError, WriteError
 
 Compared = Callable[[Mapping[str, Any], Mapping[str, Any]], str | None]
 """In what a saved configuration and a given one differ, in words."""
@@ -49,7 +49,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     except (OSError, SafetensorError) as problem:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
-        raise Unwritable(f"{path}: the checkpoint cannot be written: {problem}") from problem
+        raise WriteError(f"{path}: the checkpoint cannot be written: {problem}") from problem
 
 
 def load(path: Path) -> Checkpoint:
@@ -68,16 +68,16 @@ def load(path: Path) -> Checkpoint:
     return Checkpoint(tensors, facts)
 
 
-def differing(saved: Mapping[str, Any], given: Mapping[str, Any], prefix: str = "") -> str | None:
+def config_diff(saved: Mapping[str, Any], given: Mapping[str, Any], prefix: str = "") -> str | None:
     """The first place in which two configurations differ, in words.
 
-    >>> differing({"loss": {"tau": 0.1}}, {"loss": {"tau": 0.2}})
+    >>> config_diff({"loss": {"tau": 0.1}}, {"loss": {"tau": 0.2}})
     'loss.tau: expected 0.1, received 0.2'
     """
     for key in [*saved, *(key for key in given if key not in saved)]:
         old, new = saved.get(key), given.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            inner = differing(old, new, f"{prefix}{key}.")
+            inner = config_diff(old, new, f"{prefix}{key}.")
             if inner is not None:
                 return inner
         elif old != new:

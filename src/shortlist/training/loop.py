@@ -16,11 +16,11 @@ from torch import Tensor
 from shortlist.data import Interactions
 from shortlist.errors import InputError, Interrupted, ShortlistError
 from shortlist.losses import Loss
-from shortlist.models.base import Trained
+from shortlist.models.base import TrainableModel
 from shortlist.scores import Workspace
 from shortlist.training.batches import Batches, score_table, user_step
-from shortlist.training.checkpoint import Checkpoint, Compared, differing, load, save
-from shortlist.training.memory import keep_memory
+from shortlist.training.checkpoint import Checkpoint, Compared, config_diff, load, save
+from shortlist.training.malloc import tune_malloc
 from shortlist.training.optimizers import OptimizerSettings, RowAdam
 from shortlist.training.settings import TrainingSettings, batches_for
 
@@ -59,7 +59,7 @@ class Training:
 
     def __init__(
         self,
-        model: Trained,
+        model: TrainableModel,
         loss: Loss,
         train: Interactions,
         *,
@@ -72,7 +72,7 @@ class Training:
         self.model, self.loss, self.train, self.seed = model, loss, train, seed
         self.settings, self.optimizer_settings = training, optimizer
         self.validate, self.floor = validate, floor
-        keep_memory()
+        tune_malloc()
         generator = torch.Generator().manual_seed(seed)
         model.start(train, generator)
         loss.start(train.n_users, train.n_items, train.n_pairs, generator)
@@ -209,8 +209,11 @@ class Training:
         """What to try: more of the same where the last epoch was the best one, and else something milder."""
         if self.progress.best_epoch == self.settings.epochs:
             return f"the last epoch was the best: try training.epochs above {self.settings.epochs}"
-        lower, cure = f"an optimizer.lr below {self.optimizer_settings.lr:g}", self.loss.cure()
-        return "try " + (f"{cure}, or {lower}" if cure else lower)
+        lower, collapse_hint_for = (
+            f"an optimizer.lr below {self.optimizer_settings.lr:g}",
+            self.loss.collapse_hint_for(),
+        )
+        return "try " + (f"{collapse_hint_for}, or {lower}" if collapse_hint_for else lower)
 
     def save(self, path: Path, identity: Mapping[str, Any]) -> None:
         """Write everything that the next epoch depends on."""
@@ -225,7 +228,7 @@ class Training:
         save(path, Checkpoint(tensors, {"identity": dict(identity), "progress": vars(self.progress)}))
 
     @torch.no_grad()
-    def resume(self, path: Path, identity: Mapping[str, Any], compared: Compared = differing) -> None:
+    def resume(self, path: Path, identity: Mapping[str, Any], compared: Compared = config_diff) -> None:
         """Take over what :meth:`save` wrote, if it was for the same data and settings, as ``compared`` finds."""
         checkpoint = load(path)
         difference = compared(checkpoint.facts["identity"], json.loads(json.dumps(dict(identity))))

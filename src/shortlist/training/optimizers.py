@@ -30,11 +30,16 @@ class OptimizerSettings(Configured):
     beta1: float = param(default=0.9, at_least=0, below=1, help="decay of the mean gradient")
     beta2: float = param(default=0.999, at_least=0, below=1, help="decay of the mean squared gradient")
     eps: float = param(default=1e-8, above=0, help="what keeps the division finite")
-    rows: Literal["touched", "all"] = param(
-        default="touched", help="whether a step moves only the rows that it looked at"
+    lazy: bool = param(
+        default=True,
+        help="update only the embedding rows that the batch touches",
+        aliases=("rows",),
+        former_values={"touched": True, "all": False},
     )
     schedule: Schedule = param(default="linear", help="how the learning rate falls over the epochs")
-    final: float = param(default=0.01, at_least=0, at_most=1, help="share of the learning rate that is left at the end")
+    final_lr_factor: float = param(
+        default=0.01, at_least=0, at_most=1, help="final learning rate as a fraction of lr", aliases=("final",)
+    )
     warmup: float = param(default=0.0, at_least=0, below=1, help="share of the steps in which the learning rate rises")
 
     def __post_init__(self) -> None:
@@ -46,7 +51,7 @@ class OptimizerSettings(Configured):
     def rate(self, progress: float) -> float:
         """The learning rate when a share ``progress`` of the steps is done.
 
-        >>> OptimizerSettings(lr=0.1, schedule="linear", final=0.0).rate(0.75)
+        >>> OptimizerSettings(lr=0.1, schedule="linear", final_lr_factor=0.0).rate(0.75)
         0.025
         """
         if progress < self.warmup:
@@ -55,7 +60,7 @@ class OptimizerSettings(Configured):
         if self.schedule == "constant":
             return self.lr
         left = 1 - rest if self.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * rest))
-        return self.lr * (self.final + (1 - self.final) * left)
+        return self.lr * (self.final_lr_factor + (1 - self.final_lr_factor) * left)
 
 
 class RowAdam:
@@ -92,7 +97,7 @@ class RowAdam:
             gradient, parameter.grad = parameter.grad, None
             if gradient is None:
                 continue
-            if gradient.is_sparse and self.settings.rows == "touched":
+            if gradient.is_sparse and self.settings.lazy:
                 self._step_rows(index, gradient.coalesce(), rate)
             else:
                 self._step_all(index, gradient.to_dense() if gradient.is_sparse else gradient, rate)
@@ -139,7 +144,7 @@ class RowAdam:
 
     def _penalised(self, gradient: Tensor) -> Tensor:
         """1 for the rows to which the penalty applies, else 0."""
-        if self.settings.rows == "all":
+        if not self.settings.lazy:
             return gradient.new_ones(())
         touched_N = (gradient != 0).view(len(gradient), -1).any(1)
         return touched_N.to(gradient.dtype).view(-1, *[1] * (gradient.ndim - 1))

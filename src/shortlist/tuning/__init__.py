@@ -1,7 +1,7 @@
 """Tuning: settings found by trials that are judged on validation, in a study that survives a kill."""
 
 from shortlist.tuning.space import Space, space_of
-from shortlist.tuning.study import LOCKS, STUDY, Study, Trial, passed_over
+from shortlist.tuning.study import LOCKS, STUDY, Study, Trial, margin_note
 from shortlist.tuning.tune import KEPT_BACK, finish, prepare, work
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "Study",
     "Trial",
     "finish",
-    "passed_over",
+    "margin_note",
     "prepare",
     "space_of",
     "work",

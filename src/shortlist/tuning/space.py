@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shortlist.errors import InputError
+from shortlist.experiment import PRESETS, ExperimentConfig, Preset, plan
 from shortlist.losses import registry as losses
 from shortlist.models import registry as models
 from shortlist.parameters import Param, Search
-from shortlist.runs import PRESETS, Plan, Preset, plan
 from shortlist.training import OptimizerSettings, TrainingSettings
 
 Point = Mapping[str, Any]
@@ -29,7 +29,7 @@ class Space:
 
     >>> space = space_of("mf", "sl", 20, texts={"optimizer": {"lr": "0.03"}})
     >>> list(space.searched)
-    ['loss.tau', 'loss.pull', 'training.epochs']
+    ['loss.tau', 'loss.positive_weight', 'training.epochs']
     >>> space.plan({"loss.tau": 0.1}).loss.settings()["tau"]
     0.1
     """
@@ -41,7 +41,7 @@ class Space:
     values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     texts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def plan(self, point: Point) -> Plan:
+    def plan(self, point: Point) -> ExperimentConfig:
         """The plan of a point. What is not in the point is as it was given, or as the library has it."""
         values = {section: dict(given) for section, given in self.values.items()}
         for name, value in point.items():

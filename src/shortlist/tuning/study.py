@@ -15,10 +15,10 @@ from types import ModuleType
 from typing import Any
 
 from shortlist import __version__
-from shortlist.errors import InputError, Unwritable, UnwritablePlace, missing_extra
-from shortlist.runs import Busy
-from shortlist.runs.folder import held, writing
-from shortlist.training.checkpoint import differing
+from shortlist.errors import InputError, WriteError, WriteTargetError, missing_extra
+from shortlist.runs import RunLocked
+from shortlist.runs.folder import lock, writing
+from shortlist.training.checkpoint import config_diff
 from shortlist.tuning.space import Space, distributions, rounded
 
 STUDY, LOCKS = "study.db", ".locks"
@@ -34,20 +34,20 @@ RANDOM = 8
 KEPT = 75.0
 """The percentage of the trials that were brought to their end within which a trial has to be at the same epoch."""
 
-GRACE = 0.25
+MIN_EPOCH_FRACTION = 0.25
 """The share of its epochs that any trial is given: high learning rates are quick, and not the best for that."""
 
-HEAD_START = 0.01
+PRESET_MARGIN = 0.01
 """By what share a trial has to be better than those that began from known settings: the best of many is too good."""
 
 
-def worth(value: float, start: str) -> float:
+def adjusted_value(value: float, start: str) -> float:
     """What a value on validation counts for, by the name of the known settings that it began from, if any.
 
-    >>> worth(0.5, "default") > worth(0.504, "") > worth(0.5, "")
+    >>> adjusted_value(0.5, "default") > adjusted_value(0.504, "") > adjusted_value(0.5, "")
     True
     """
-    return value * (1 + HEAD_START) if start else value
+    return value * (1 + PRESET_MARGIN) if start else value
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,17 @@ class Trial:
     why: str = ""
 
 
-def passed_over(trials: Sequence[Trial], taken: Trial) -> str:
+def margin_note(trials: Sequence[Trial], taken: Trial) -> str:
     """In words, what other trials reached where one of known settings was taken; nothing where none was better.
 
     >>> taken = Trial(0, "done", 0.5, {}, "default")
-    >>> passed_over([taken, Trial(1, "done", 0.504, {})], taken)
+    >>> margin_note([taken, Trial(1, "done", 0.504, {})], taken)
     ' (others reach 0.5040, which is not 1 % above known settings)'
     """
     most = max((each.value for each in trials if each.state == "done" and each.value is not None), default=0.0)
     if taken.value is None or most <= taken.value:
         return ""
-    return f" (others reach {most:.4f}, which is not {HEAD_START:.0%} above known settings)".replace("%", " %")
+    return f" (others reach {most:.4f}, which is not {PRESET_MARGIN:.0%} above known settings)".replace("%", " %")
 
 
 class Study:
@@ -129,7 +129,7 @@ class Study:
                 raise self._foreign("something else") from problem
         if (made.get("format"), made.get("shortlist")) != (FORMAT, __version__):
             raise self._foreign(f"one made by {made.get('shortlist')}")
-        difference = differing(made, self.identity)
+        difference = config_diff(made, self.identity)
         if difference is not None:
             raise InputError(f"{self.path}: made with other data or settings: {difference}")
 
@@ -151,7 +151,7 @@ class Study:
                     )
                     self._study.pruner = optuna().pruners.PercentilePruner(KEPT, n_startup_trials=2)
                     trial = self._study.ask(distributions(self.space))
-                    stack.enter_context(held(self._lock(trial.number)))
+                    stack.enter_context(lock(self._lock(trial.number)))
             yield trial
 
     def settings(self, trial: Any) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class Study:
         """
         with self._stored():
             trial.report(value, epoch)
-            may_stop = GRACE <= share < 1 and trial.user_attrs.get("start") != "default"
+            may_stop = MIN_EPOCH_FRACTION <= share < 1 and trial.user_attrs.get("start") != "default"
             return may_stop and bool(trial.should_prune())
 
     def done(self, trial: Any, value: float | None, **facts: Any) -> Trial:
@@ -202,7 +202,7 @@ class Study:
     def best(self) -> Trial | None:
         """The best on validation, with a head start for known settings; the first of them where several are."""
         done = [(each.value, each) for each in self.trials() if each.state == "done" and each.value is not None]
-        ranked = [((worth(value, each.start), -each.number), each) for value, each in done]
+        ranked = [((adjusted_value(value, each.start), -each.number), each) for value, each in done]
         return max(ranked, key=lambda each: each[0], default=(None, None))[1]
 
     @property
@@ -252,9 +252,9 @@ class Study:
             if each.state != states.RUNNING:
                 continue
             try:
-                with held(self._lock(each.number)):
+                with lock(self._lock(each.number)):
                     pass
-            except Busy:
+            except RunLocked:
                 continue
             if each.number not in again:
                 point = {**each.params, **each.system_attrs.get("fixed_params", {})}
@@ -301,10 +301,12 @@ class Study:
             if "not a database" in reason or "malformed" in reason:
                 raise InputError(f"{self.path}: expected a study, received a damaged file ({reason})") from problem
             if "readonly" in reason or "unable to open" in reason:
-                raise UnwritablePlace(f"{self.path}: expected a study that can be written, received {reason}") from None
-            raise Unwritable(f"{self.path}: the study cannot be written: {reason}") from problem
+                raise WriteTargetError(
+                    f"{self.path}: expected a study that can be written, received {reason}"
+                ) from None
+            raise WriteError(f"{self.path}: the study cannot be written: {reason}") from problem
         except OSError as problem:
-            raise Unwritable(f"{self.path}: the study cannot be written: {problem.strerror}") from problem
+            raise WriteError(f"{self.path}: the study cannot be written: {problem.strerror}") from problem
 
 
 def optuna() -> ModuleType:

@@ -10,21 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.data import Split
-from shortlist.errors import InputError, Interrupted, ShortlistError, Unwritable, described
-from shortlist.models import Baseline
-from shortlist.runs import Outcome, Plan, Watch, fingerprint
-from shortlist.runs.experiment import (
+from shortlist.errors import InputError, Interrupted, ShortlistError, WriteError, described
+from shortlist.experiment import Callbacks, ExperimentConfig, ExperimentResult
+from shortlist.experiment.experiment import (
     found_temperature,
     lengths_of,
     measure,
-    popularity_floor,
+    popularity_score,
     training_of,
     validation,
 )
+from shortlist.models import Baseline
+from shortlist.runs import fingerprint
 from shortlist.training import Progress
 from shortlist.training.checkpoint import Checkpoint, load, save
 from shortlist.tuning.space import Space
-from shortlist.tuning.study import Study, Trial, optuna, worth
+from shortlist.tuning.study import Study, Trial, adjusted_value, optuna
 
 WEIGHTS = "best.safetensors"
 """The model of the best trial so far: what a second training would end with, to the last bit."""
@@ -69,7 +70,7 @@ def prepare(
     seed: int,
     until: float = math.inf,
     anew: bool = False,
-    watch: Watch | None = None,
+    watch: Callbacks | None = None,
 ) -> Study:
     """Open the study of a folder, or begin it; ``anew`` removes the one that is there, once a new one can begin.
 
@@ -86,7 +87,7 @@ def prepare(
         starts = list(space.starts())
         if chosen.tau_is_open:
             now = time.monotonic()
-            with (watch or Watch()).stage("looking for the temperature"):
+            with (watch or Callbacks()).stage("looking for the temperature"):
                 enough = now + FOR_TEMPERATURE * (until - now)
                 starts[0][1]["loss.tau"] = found_temperature(chosen, split, seed, enough)
         if anew:
@@ -110,7 +111,7 @@ def work(
     """
     floor = None
     if not isinstance(study.space.plan({}).model, Baseline):
-        floor = popularity_floor(study.space.plan({}), split)
+        floor = popularity_score(study.space.plan({}), split)
 
     asked_at = -math.inf
 
@@ -164,7 +165,7 @@ def _try(study: Study, trial: Any, split: Split, floor: float | None, look: Call
             raise ShortlistError("the metric became nan")
     except _GivenUp:
         return study.done(trial, None, **facts())
-    except (InputError, Interrupted, Unwritable, _OutOfTime):  # which says nothing of the settings
+    except (InputError, Interrupted, WriteError, _OutOfTime):  # which says nothing of the settings
         raise
     except ShortlistError as problem:
         return study.done(trial, None, **facts(str(problem)))
@@ -172,15 +173,15 @@ def _try(study: Study, trial: Any, split: Split, floor: float | None, look: Call
         return study.done(trial, None, **facts(described(problem)))
     with study.alone():
         best = study.best()
-        mine = worth(value, trial.user_attrs.get("start", ""))
-        if best is None or best.value is None or mine > worth(best.value, best.start):
+        mine = adjusted_value(value, trial.user_attrs.get("start", ""))
+        if best is None or best.value is None or mine > adjusted_value(best.value, best.start):
             known = {"number": trial.number, "settings": settings, "progress": vars(progress)}
             save(study.folder / WEIGHTS, Checkpoint(chosen.model.state(), {**known, **facts()}))
     return study.done(trial, value, **facts())
 
 
 def _value(
-    chosen: Plan,
+    chosen: ExperimentConfig,
     split: Split,
     seed: int,
     floor: float | None = None,
@@ -205,8 +206,8 @@ def finish(
     ks: Sequence[int] | None = None,
     seconds: Mapping[str, float] | None = None,
     overwrite: bool = False,
-    watch: Watch | None = None,
-) -> Outcome:
+    watch: Callbacks | None = None,
+) -> ExperimentResult:
     """The best trial as a run: here alone, each time that a study is brought to its end, test is looked at.
 
     Its model is at hand since it was trained. Should the file be gone, it is trained again, which gives the same.
@@ -243,7 +244,7 @@ def finish(
         )
 
 
-def _kept(study: Study, chosen: Plan, best: Trial) -> Progress | None:
+def _kept(study: Study, chosen: ExperimentConfig, best: Trial) -> Progress | None:
     """The model as the best trial left it, and how it was trained; none if the file is not of that trial."""
     try:
         kept = load(study.folder / WEIGHTS)

@@ -52,7 +52,7 @@ VALUES: dict[str, Values] = {
             Hand({}, [LN3], [[0.0, LN3]], 39 / 32),
         ],
         naive=naive,
-        variants=[Variant(), Variant({"pace": 3.0})],
+        variants=[Variant(), Variant({"scalar_lr_ratio": 3.0})],
     ),
     "opauc": Values(
         by_hand=[

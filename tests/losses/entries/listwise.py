@@ -17,7 +17,7 @@ def logsumexp(values: Sequence[float]) -> float:
 def naive_listnet(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
     def term(row: Row) -> float:
         asked = [float(label) for label in row.labels]
-        if settings["target_is"] == "softmax":
+        if settings["target_distribution"] == "softmax":
             asked = [math.exp(label) for label in asked]
         scaled = [score / settings["tau"] for score in row.scores]
         likelihood = [score - logsumexp(scaled) for score in scaled]
@@ -44,13 +44,13 @@ VALUES: dict[str, Values] = {
             # τ = ½: ln(1 + 4 + 9) − 2·ln 3
             Hand({"tau": 0.5}, [LN3], [[0.0, LN2]], math.log(14 / 9)),
             # t = (e, 1)/(e + 1): ln 3 − t₁·ln 2
-            Hand({"target_is": "softmax"}, [LN2], [[0.0]], LN3 - math.e / (math.e + 1) * LN2),
+            Hand({"target_distribution": "softmax"}, [LN2], [[0.0]], LN3 - math.e / (math.e + 1) * LN2),
         ],
         naive=naive_listnet,
         variants=[
             Variant(shift_invariant=True),
             Variant({"tau": 0.3}, shift_invariant=True),
-            Variant({"target_is": "softmax", "tau": 0.8}, shift_invariant=True),
+            Variant({"target_distribution": "softmax", "tau": 0.8}, shift_invariant=True),
         ],
         on_its_own=False,
     ),

@@ -58,7 +58,7 @@ def kept(**settings: Any) -> Variant:
     return Variant(settings, shift_invariant=True)
 
 
-def held(**settings: Any) -> Variant:
+def lock(**settings: Any) -> Variant:
     return Variant(settings, shift_invariant=True, gradient_of_value=False)
 
 
@@ -96,12 +96,12 @@ VALUES: dict[str, Values] = {
         ],
         naive=naive_croloss_lambda,
         variants=[
-            held(),
-            held(phi1="step", scale=2.0),
-            held(phi1="step", phi2="hinge", alpha=0.6, scale=1.0, over="all"),
-            held(phi1="sigmoid", phi2="exponential", alpha=1.4, scale=1.0),
-            held(phi1="exponential", phi2="exponential", alpha=0.8, scale=1.0, over="all"),
-            held(phi1="hinge", phi2="sigmoid", alpha=1.2, scale=3.0),
+            lock(),
+            lock(phi1="step", scale=2.0),
+            lock(phi1="step", phi2="hinge", alpha=0.6, scale=1.0, over="all"),
+            lock(phi1="sigmoid", phi2="exponential", alpha=1.4, scale=1.0),
+            lock(phi1="exponential", phi2="exponential", alpha=0.8, scale=1.0, over="all"),
+            lock(phi1="hinge", phi2="sigmoid", alpha=1.2, scale=3.0),
             kept(phi1="softplus", phi2="hinge", alpha=0.0, scale=2.0),
         ],
         on_its_own=False,

@@ -18,7 +18,7 @@ def softmax_term(settings: Mapping[str, Any], positive: float, row: Row) -> floa
     total = sum(math.exp(rival / settings["tau"]) for rival in rivals)
     if "negatives" in settings and settings["denominator"] == "negatives":
         total *= settings["negatives"] / len(rivals)
-    return math.log(total) - settings["pull"] * positive / settings["tau"]
+    return math.log(total) - settings["positive_weight"] * positive / settings["tau"]
 
 
 def naive_sl(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
@@ -110,7 +110,7 @@ def naive_psl(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
     return mean_over_positives(rows, term)
 
 
-PUBLISHED = {"weight": "published", "pull": 1.0, "tau_w": 1.0}
+PUBLISHED = {"weight": "published", "positive_weight": 1.0, "tau_w": 1.0}
 """SL@K as its authors train it."""
 
 
@@ -122,7 +122,7 @@ VALUES: dict[str, Values] = {
             # the positive joins the sum: ln(1 + 2 + 3) − ln 3 = ln 2
             Hand({"tau": 1.0, "denominator": "all"}, [LN3], [[0.0, LN2]], LN2),
             # τ = ½ squares the exponentials: ln(1 + 4) − ½·2·ln 3 = ln(5/3)
-            Hand({"tau": 0.5, "pull": 0.5}, [LN3], [[0.0, LN2]], math.log(5 / 3)),
+            Hand({"tau": 0.5, "positive_weight": 0.5}, [LN3], [[0.0, LN2]], math.log(5 / 3)),
             # a mean over rows: (ln 2 − 0 + ln 4 − ln 2)/2 = ln 2
             Hand({"tau": 1.0}, [0.0, LN2], [[0.0, 0.0], [LN2, LN2]], LN2),
         ],
@@ -130,8 +130,8 @@ VALUES: dict[str, Values] = {
         variants=[
             Variant(shift_invariant=True),
             Variant({"denominator": "all", "tau": 0.7}, shift_invariant=True),
-            Variant({"pull": 0.8, "tau": 1.3}),
-            Variant({"pull": 0.7, "denominator": "all"}),
+            Variant({"positive_weight": 0.8, "tau": 1.3}),
+            Variant({"positive_weight": 0.7, "denominator": "all"}),
         ],
     ),
     "slatk": Values(
@@ -144,7 +144,7 @@ VALUES: dict[str, Values] = {
             Hand({**PUBLISHED, "tau": 1.0, "denominator": "all"}, [LN3], [[0.0, LN2]], 0.75 * LN2, [0.0]),
             # τ_w = ½: w = σ(2·ln 3) = 9/10; ⁹⁄₁₀·(ln 3 − ½·ln 3)
             Hand(
-                {"tau": 1.0, "tau_w": 0.5, "pull": 0.5, "negatives": 2.0, "weight": "detached"},
+                {"tau": 1.0, "tau_w": 0.5, "positive_weight": 0.5, "negatives": 2.0, "weight": "detached"},
                 [LN3],
                 [[0.0, LN2]],
                 0.45 * LN3,
@@ -156,8 +156,8 @@ VALUES: dict[str, Values] = {
             Variant(gradient_of_value=False),
             Variant(PUBLISHED, shift_invariant=True),
             Variant({**PUBLISHED, "denominator": "all", "tau": 0.7, "tau_w": 0.5}, shift_invariant=True),
-            Variant({"pull": 1.0, "tau_w": 2.0}, shift_invariant=True, gradient_of_value=False),
-            Variant({**PUBLISHED, "pull": 0.8, "negatives": 7.0}),
+            Variant({"positive_weight": 1.0, "tau_w": 2.0}, shift_invariant=True, gradient_of_value=False),
+            Variant({**PUBLISHED, "positive_weight": 0.8, "negatives": 7.0}),
         ],
         learns_with={"k": 5, "tau_w": 2.5, "negatives": 24.0},
     ),

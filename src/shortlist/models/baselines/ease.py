@@ -11,7 +11,7 @@ from torch.nn.functional import embedding_bag
 from shortlist.data import IntArray, Interactions
 from shortlist.errors import ShortlistError
 from shortlist.models.base import Baseline, registry
-from shortlist.models.baselines.history import History, ones
+from shortlist.models.baselines.history_scorer import History, ones
 from shortlist.parameters import Search, param
 
 

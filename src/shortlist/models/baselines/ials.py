@@ -12,8 +12,8 @@ from torch import Tensor
 from shortlist.data import IntArray, Interactions
 from shortlist.errors import missing_extra
 from shortlist.models.base import VectorBaseline, registry
-from shortlist.models.baselines.history import ones
-from shortlist.models.fold_in import rows_of
+from shortlist.models.baselines.history_scorer import ones
+from shortlist.models.history_lookup import rows_of
 from shortlist.parameters import Search, param
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from shortlist.data import IntArray, Interactions
 from shortlist.models.base import Baseline, registry
-from shortlist.models.baselines.history import History, ones
+from shortlist.models.baselines.history_scorer import History, ones
 from shortlist.parameters import Search, param
 
 BLOCK = 1024

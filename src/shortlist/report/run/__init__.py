@@ -10,11 +10,11 @@ from shortlist.models import registry as models
 from shortlist.parameters import Configured
 from shortlist.report.page import Cell, Page, Section, Table
 from shortlist.report.run.breakdown import breakdown_section
+from shortlist.report.run.context import SHOWN, Subject
 from shortlist.report.run.examples import examples_section
-from shortlist.report.run.figures import every_section, lengths_section, results_section, validation
 from shortlist.report.run.learning import learning_section
+from shortlist.report.run.metric_sections import every_section, lengths_section, results_section, validation
 from shortlist.report.run.scores import gradient_section, threshold_section, weight_section
-from shortlist.report.run.subject import SHOWN, Subject
 from shortlist.runs import Run
 from shortlist.training import OptimizerSettings, TrainingSettings
 

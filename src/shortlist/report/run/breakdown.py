@@ -11,10 +11,10 @@ import polars as pl
 from shortlist.data import IntArray
 from shortlist.metrics import Evaluation, by_activity, by_popularity
 from shortlist.ranking import Ranking, top_k
+from shortlist.report.charts import groups, span
 from shortlist.report.page import Figure, Section, Table
-from shortlist.report.pictures import groups, span
-from shortlist.report.run.subject import RANKED, SHOWN, Subject, in_digits
-from shortlist.report.run.values import FEWEST
+from shortlist.report.run.context import RANKED, SHOWN, Subject, in_digits
+from shortlist.report.run.score_analysis import FEWEST
 
 
 def breakdown_section(subject: Subject) -> Section:

@@ -9,7 +9,7 @@ import numpy as np
 from shortlist.data import IntArray
 from shortlist.ranking import top_k
 from shortlist.report.page import Cell, Section, Table
-from shortlist.report.run.subject import Subject
+from shortlist.report.run.context import Subject
 
 USERS = 4
 PLACES = 10

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from shortlist.report.drawing import at_k
 from shortlist.report.page import Figure, Section, Table
-from shortlist.report.run.pictures import epochs
+from shortlist.report.run.run_charts import epochs
+from shortlist.report.theme import at_k
 from shortlist.runs import Run, read_log
 
 

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from shortlist.errors import ShortlistError
 from shortlist.losses import Loss
-from shortlist.models import Trained
+from shortlist.models import TrainableModel
+from shortlist.report.charts import against
 from shortlist.report.page import Cell, Figure, Section, Table
-from shortlist.report.pictures import against
-from shortlist.report.run.pictures import against_count, densities, histogram, ranges, shares
-from shortlist.report.run.subject import Subject
-from shortlist.report.run.values import (
+from shortlist.report.run.context import Subject
+from shortlist.report.run.run_charts import against_count, densities, histogram, ranges, shares
+from shortlist.report.run.score_analysis import (
     DRAWS,
     Estimates,
     concentration,
@@ -25,7 +25,7 @@ from shortlist.report.run.values import (
 )
 from shortlist.thresholds import Thresholds
 from shortlist.training import TrainingSettings
-from shortlist.training.gradients import carried_by_top
+from shortlist.training.gradient_concentration import carried_by_top
 
 POINTS = 150
 """Users of the picture of estimates."""
@@ -196,7 +196,7 @@ def weight_section(subject: Subject) -> Section:
 def gradient_section(subject: Subject) -> Section:
     """How few positives carry the gradient."""
     title, model = "Who carries the gradient", subject.run.model
-    if isinstance(subject.loss, str) or not isinstance(model, Trained):
+    if isinstance(subject.loss, str) or not isinstance(model, TrainableModel):
         return Section(title, [f"{_why_no_thresholds(subject)} There is no gradient to look at."])
     kept = _thresholds(subject)
     try:
