@@ -60,7 +60,8 @@ class Param:
         """What may be given, in words: ``a number above 0``."""
         bounds = (("above", self.above), ("at least", self.at_least), ("below", self.below), ("at most", self.at_most))
         limits = " and ".join(f"{word} {limit:g}" for word, limit in bounds if limit is not None)
-        return f"{_in_words(self.annotation)} {limits}".rstrip()
+        none = " or none" if _takes(self.annotation, NoneType) else ""
+        return f"{_in_words(self.annotation)} {limits}".rstrip() + none
 
     def accepts(self, value: Any) -> bool:
         """Whether the value has the declared type and lies in the declared range."""
@@ -247,6 +248,8 @@ _WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true o
 def _in_words(hint: Any) -> str:
     parts = []
     for member in _members(hint):
+        if member is NoneType:
+            continue
         if get_origin(member) is Literal:
             parts.append("one of " + ", ".join(repr(option) for option in get_args(member)))
         elif get_origin(member) is tuple:

@@ -235,11 +235,11 @@ class TestModels:
         assert "model.neighbours" in shortlist("models", "item_knn").out
         lightgcn = shortlist("models", "lightgcn").out
         assert lightgcn.startswith("lightgcn: sim(x_u, x_i), x = mean_k Â^k e\n")
-        assert "learns by a loss, slatk if none is named; He et al., SIGIR 2020" in lightgcn
+        assert "learns by a loss, slatk_detached if none is named; He et al., SIGIR 2020" in lightgcn
 
     def test_the_loss_that_trains_a_model_where_none_is_named(self, shortlist: Command) -> None:
         named = {name: facts["loss"] for name, facts in shortlist("models", "--json").json["models"].items()}
-        assert (named["ease"], named["mf"], named["ncf"]) == (None, "slatk", "bce")
+        assert (named["ease"], named["mf"], named["ncf"]) == (None, "slatk_detached", "bce")
         assert {name for name in named.values() if name} <= shortlist("losses", "--json").json["losses"].keys()
 
 

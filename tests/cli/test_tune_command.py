@@ -23,7 +23,7 @@ SETTINGS = ("model.dim=8", "training.epochs=6", "training.validate_every=2", "tr
 
 def words(table: Path, out: Path, *others: object) -> list[object]:
     settings = [word for text in SETTINGS for word in ("--set", text)]
-    return ["tune", table, "--loss", "slatk", "--k", 5, *settings, "--out", out, *others]
+    return ["tune", table, "--loss", "slatk_detached", "--k", 5, *settings, "--out", out, *others]
 
 
 def train(shortlist: Command, command: str, out: Path) -> Path:

@@ -56,6 +56,9 @@ class Variant:
     weights_repeat: bool = True
     """A negative of sampling weight w counts as w of them: not where what is at hand is listed, sorted or counted."""
 
+    saturates: bool = False
+    """A score of infinity has a finite loss."""
+
     def __str__(self) -> str:
         return ",".join(f"{name}={value}" for name, value in self.settings.items()) or "defaults"
 

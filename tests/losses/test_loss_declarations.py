@@ -137,7 +137,7 @@ class TestParameters:
         ("sl", "denominator", "some", "SL.denominator: expected one of 'all', 'negatives', received 'some'"),
         ("slatk", "k", 0, "SLAtK.k: expected a whole number at least 1, received 0"),
         ("slatk", "k", 2.5, "SLAtK.k: expected a whole number at least 1, received 2.5"),
-        ("slatk", "tau_w", 0.0, "SLAtK.tau_w: expected a number above 0, received 0.0"),
+        ("slatk", "tau_w", 0.0, "SLAtK.tau_w: expected a number above 0 or none, received 0.0"),
         ("slatk", "weight", "free", "SLAtK.weight: expected one of 'published', 'detached', received 'free'"),
     ],
 )

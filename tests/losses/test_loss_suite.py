@@ -236,7 +236,8 @@ class TestOddSituations:
 
     def test_nan_is_not_hidden(self, name: str, variant: Variant) -> None:
         """A model that has broken must be seen to have broken."""
-        for pos, neg in ((torch.nan, 0.0), (0.0, torch.nan), (torch.inf, torch.inf)):
+        broken = [(torch.nan, 0.0), (0.0, torch.nan)] + ([] if variant.saturates else [(torch.inf, torch.inf)])
+        for pos, neg in broken:
             value = made(name, variant)(torch.tensor([pos]), torch.tensor([[neg, 0.0]]), threshold=torch.zeros(1))
             assert not bool(value.isfinite())
         for form in FORMS:

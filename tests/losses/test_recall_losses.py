@@ -248,3 +248,31 @@ def test_ranks_among_all_include_other_positives() -> None:
     )
     assert smooth_rank(table, "step", 1.0, 0.0, "all").excess_P.tolist() == [3, 3, 3]
     assert smooth_rank(table, "step", 1.0, 0.0, "negatives").excess_P.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("loss", [CROLoss, CROLossLambda])
+def test_published_estimate_scales_the_whole_rank_of_the_sample(loss: Any, kernel: Any) -> None:
+    """Eq. 24: R = (n/|I′|)·(1 + Σφ), which is n/|I′| for a perfect rank."""
+    pos_B, neg_BN = pairs(3, rows=4, negatives=8)
+    kernels = {"kernel": kernel} if loss is CROLoss else {"phi1": kernel, "phi2": kernel}
+    settings = {**kernels, "alpha": 1.4, "scale": 1.0, "margin": 2.0}
+    phi = {
+        "hinge": lambda x: max(0.0, x + 2),
+        "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+        "exponential": math.exp,
+        "softplus": lambda x: math.log1p(math.exp(x)),
+    }[kernel]
+    total = ((1 + 101) ** -0.4 - 1) / -0.4
+    expected = 0.0
+    for pos, neg in zip(pos_B.tolist(), neg_BN.tolist(), strict=True):
+        rank = 101 / 8 * (1 + sum(phi(other - pos) for other in neg))
+        area = (rank**-0.4 - 1) / -0.4 if loss is CROLoss else rank**-1.4 * (rank - 1)
+        expected += area / total / 4
+    found = loss(estimator="published", **settings)(pos_B, neg_BN, n_items=101)
+    assert found.item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_estimates_are_the_same_where_the_whole_catalogue_is_at_hand() -> None:
+    table = random_case(0, rows=6, items=20).dense()
+    assert CROLoss(estimator="published")(table).item() == CROLoss()(table).item()

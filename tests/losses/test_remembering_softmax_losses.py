@@ -12,7 +12,7 @@ from torch import Tensor
 
 from scores.tables import random_case
 from shortlist.errors import InputError
-from shortlist.losses import SL, AdvInfoNCE, Loss, SLAtK, SogCLR, SogSLAtK, registry
+from shortlist.losses import SL, AdvInfoNCE, Loss, SLAtKDetached, SogCLR, SogSLAtK, registry
 from training.fixtures import training
 
 G = torch.Generator
@@ -84,7 +84,7 @@ def test_sogclr_bounds_sl_and_meets_it_on_first_visits() -> None:
 def test_gamma_of_one_forgets(name: str) -> None:
     """SL, and SL@K with a detached weight whose sum is scaled to one negative: value and gradient."""
     loss = started(registry[name](gamma=1.0))
-    plain: Loss = SL() if name == "sogclr" else SLAtK(weight="detached", positive_weight=1.0, negatives=1.0)
+    plain: Loss = SL() if name == "sogclr" else SLAtKDetached(positive_weight=1.0, tau_w=2.5, negatives=1.0)
     beta, constant = torch.linspace(-1, 1, 4, dtype=torch.float64), math.log(5) if name == "sogclr" else 0.0
     for seed in range(3):
         pos, neg = scores(seed)

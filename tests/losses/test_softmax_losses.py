@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from scores.tables import Case, random_case
-from shortlist.losses import BSL, PSL, SL, Loss, registry
+from shortlist.losses import BSL, PSL, SL, Loss, Talos, registry
 from shortlist.losses.softmax import LogAtan, LogRelu, LogTanh
 from shortlist.scores import DenseTable, FactoredTable, Kernel
 
@@ -175,3 +175,31 @@ def test_psl_on_half_cosines_in_blocks() -> None:
     assert isinstance(case.factored(), FactoredTable)
     for ours, theirs in zip(value_and_gradients(PSL(), case, "factored"), whole, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["slatk", "slatk_detached", "talos", "sogslatk"])
+def test_threshold_is_constant_to_the_gradient(name: str) -> None:
+    """A threshold that carries a gradient gives the gradient of one that does not, and receives none."""
+    generator = torch.Generator().manual_seed(0)
+    pos, neg = (torch.randn(*shape, generator=generator).double().requires_grad_() for shape in ((4,), (4, 6)))
+    grads = []
+    for beta in (neg.detach().amax(1), neg.amax(1)):
+        grads.append(torch.autograd.grad(registry[name](k=1)(pos, neg, threshold=beta), [pos, neg]))
+    for constant, attached in zip(*grads, strict=True):
+        torch.testing.assert_close(attached, constant, rtol=0, atol=0)
+
+
+def test_talos_with_thresholds_far_above_is_sl() -> None:
+    generator = torch.Generator().manual_seed(0)
+    pos, neg = (torch.randn(*shape, generator=generator).double() for shape in ((4,), (4, 6)))
+    beta = torch.full((4,), 25.0).double()
+    for denominator in ("negatives", "all"):
+        ours = Talos(tau=0.5, denominator=denominator)(pos, neg, threshold=beta)  # type: ignore[arg-type]
+        torch.testing.assert_close(ours, SL(tau=0.5, denominator=denominator)(pos, neg), rtol=1e-8, atol=1e-8)  # type: ignore[arg-type]
+
+
+def test_talos_in_single_precision_has_no_overflow_at_its_sharpest() -> None:
+    pos, neg = torch.tensor([0.9, -0.9]), torch.tensor([[1.0, -1.0], [1.0, -1.0]])
+    beta = torch.tensor([-1.0, 1.0])
+    expected = Talos(tau=0.01)(pos.double(), neg.double(), threshold=beta.double())
+    torch.testing.assert_close(Talos(tau=0.01)(pos, neg, threshold=beta).double(), expected, rtol=1e-4, atol=0)

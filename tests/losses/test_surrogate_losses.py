@@ -163,6 +163,25 @@ def test_song_at_k_moves_its_thresholds_down_the_lower_level(form: str) -> None:
         torch.testing.assert_close(loss.threshold.tolist(), lam, rtol=1e-6, atol=1e-7)
 
 
+def test_song_at_k_counts_all_positives_of_a_user_whose_pairs_are_drawn() -> None:
+    """Each positive in a row of its own, with all negatives: λ moves as from the user's whole row."""
+    whole = SONGAtK(k=2, eta=0.4, tau1=0.2, tau2=0.05)
+    drawn = SONGAtK(k=2, eta=0.4, tau1=0.2, tau2=0.05)
+    for loss in (whole, drawn):
+        loss.start(1, 7, 3, torch.Generator())
+        loss.double()
+    score_C = torch.tensor([0.9, 0.1, -0.3, 0.5, 0.4, -0.2, 0.05]).double().requires_grad_()
+    table = DenseTable.from_matrix(score_C[None], torch.tensor([[True] * 3 + [False] * 4]))
+    table.n_items = 7
+    whole(with_ids(table, [0]))
+    pairs = DenseTable.from_pairs(score_C[:3], score_C[3:].expand(3, 4))
+    pairs.n_items, pairs.negatives_R = 7, torch.full((3,), 4.0).double()
+    drawn(with_ids(pairs, [0, 0, 0]))
+    assert whole.threshold is not None
+    assert whole.threshold.item() != 0
+    torch.testing.assert_close(drawn.threshold, whole.threshold, rtol=1e-12, atol=0)
+
+
 def test_thresholds_of_song_at_k_find_the_score_after_the_last_place() -> None:
     case = random_case(4, rows=5, items=30)
     loss = SONGAtK(k=4, eta=1.0)

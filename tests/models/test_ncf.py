@@ -9,7 +9,7 @@ import torch
 from command import Command
 from shortlist.data import Interactions
 from shortlist.errors import InputError
-from shortlist.losses import BCE, BPR, SL, Loss, SLAtK
+from shortlist.losses import BCE, BPR, SL, Loss, SLAtKDetached
 from shortlist.models import NCF, base
 from shortlist.runs import open_run
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
@@ -62,7 +62,7 @@ def test_how_many_items_stand_against_a_positive(loss: Loss, drawn: int, train: 
     assert batches.count == drawn
 
 
-@pytest.mark.parametrize("loss", [BCE(), BPR(), SL(tau=1.0, denominator="all"), SLAtK(k=5, tau=1.0, refresh=2)])
+@pytest.mark.parametrize("loss", [BCE(), BPR(), SL(tau=1.0, denominator="all"), SLAtKDetached(k=5, tau=1.0, refresh=2)])
 def test_any_loss_trains_it(loss: Loss, train: Interactions) -> None:
     model = NCF(dim=8, hidden=(16, 8))
     settings = TrainingSettings(epochs=8, batch=32)

@@ -62,7 +62,7 @@ def trained(clicks: Path, folder: Path, *more: str) -> Run:
 @pytest.fixture(scope="module")
 def slatk(clicks: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("slatk") / "slatk"
-    return trained(clicks, folder, "--loss", "slatk", "--set=loss.tau_w=0.3", "--set=loss.refresh=2")
+    return trained(clicks, folder, "--loss", "slatk_detached", "--set=loss.tau_w=0.3", "--set=loss.refresh=2")
 
 
 @pytest.fixture(scope="module")
@@ -504,7 +504,7 @@ def test_the_command(shortlist: Command, slatk: Run, clicks: Path, tmp_path: Pat
     assert {each["title"] for each in answer.json["sections"]} == TITLES
     text = out.read_text(encoding="utf-8")
     assert "A thing &amp; " in text
-    assert "mf with slatk on gone/clicks.csv" in text
+    assert "mf with slatk_detached on gone/clicks.csv" in text
 
 
 def test_what_is_not_there_is_said_by_the_command_too(shortlist: Command, ease: Path, tmp_path: Path) -> None:
@@ -608,7 +608,7 @@ class TestInABrowser:
             const shown = [...box.querySelectorAll("tbody tr")].filter((row) => !row.hidden);
             return shown.map((row) => row.cells[1].innerText);
         })()"""
-        assert seen(file, tmp_path, script) == ["0.3"]
+        assert seen(file, tmp_path, script) == ["10.0", "0.3"]
 
     def test_on_paper(self, file: Path, tmp_path: Path) -> None:
         browse(file, tmp_path, f"--print-to-pdf={tmp_path / 'page.pdf'}")

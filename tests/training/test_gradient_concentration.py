@@ -48,7 +48,7 @@ def pull_of_slatk(own: float, others: list[float], beta: float) -> float:
     [
         (SL(), pull_of_sl),
         (BPR(), pull_of_bpr),
-        (SLAtK(k=5, refresh=2, weight="published", positive_weight=1.0), pull_of_slatk),
+        (SLAtK(k=5, refresh=2, tau_w=2.5), pull_of_slatk),
     ],
     ids=["sl", "bpr", "slatk"],
 )

@@ -16,7 +16,7 @@ from torch import Tensor
 from losses.values import registered, values_of
 from shortlist.data import Interactions
 from shortlist.errors import InputError, ShortlistError
-from shortlist.losses import BCE, BPR, SL, Loss, SLAtK, registry
+from shortlist.losses import BCE, BPR, SL, Loss, SLAtK, SLAtKDetached, registry
 from shortlist.models.mf import MF
 from shortlist.scores import ScoreTable
 from shortlist.training import Collapsed, Progress, Training
@@ -310,7 +310,8 @@ def test_a_run_that_never_gets_past_popularity_is_noticed() -> None:
         run.run()
     assert str(caught.value) == (
         "training never got past popularity: ndcg 0.1200 at best, popularity has 0.1300; "
-        "try a larger loss.tau_w, or an optimizer.lr below 0.05; training.beat_popularity=false keeps such a run"
+        "try a larger loss.tau_w_ratio, or --loss slatk_detached, or an optimizer.lr below 0.05; "
+        "training.beat_popularity=false keeps such a run"
     )
     training(SL(), validate_every=2, validate=scripted([0.1, 0.14, 0.11]), floor=0.13).run()
     content = training(SL(), validate_every=2, validate=scripted([0.1, 0.12, 0.11]), floor=0.13, beat_popularity=False)
@@ -327,11 +328,19 @@ def test_a_run_that_was_still_rising_is_told_to_go_on() -> None:
     )
 
 
-def test_what_is_set_already_is_not_advised() -> None:
-    for weight, collapse_hint_for in (("detached", "a larger loss.tau_w"), ("published", SLAtK.collapse_hint)):
-        run = training(SLAtK(weight=weight), validate_every=1, validate=scripted([0.4, 0.1]))
-        with pytest.raises(Collapsed, match=f"; try {collapse_hint_for}, or an optimizer.lr below 0.05$"):
-            run.run()
+@pytest.mark.parametrize(
+    ("loss", "hint"),
+    [
+        (SLAtK(), "a larger loss.tau_w_ratio, or --loss slatk_detached"),
+        (SLAtK(tau_w=1.0), "a larger loss.tau_w, or --loss slatk_detached"),
+        (SLAtK(weight="detached"), "a larger loss.tau_w_ratio"),
+        (SLAtKDetached(tau_w=1.0), "a larger loss.tau_w"),
+    ],
+)
+def test_collapse_hint_leaves_out_what_is_already_set(loss: Loss, hint: str) -> None:
+    run = training(loss, validate_every=1, validate=scripted([0.4, 0.1]))
+    with pytest.raises(Collapsed, match=f"; try {hint}, or an optimizer.lr below 0.05$"):
+        run.run()
 
 
 def test_interruption_says_where(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ CONTESTANTS: dict[str, tuple[str, str | None]] = {
     "ials": ("ials", None),
     "ease": ("ease", None),
     "mf-sl": ("mf", "sl"),
-    "mf-slatk": ("mf", "slatk"),
-    "lightgcn-slatk": ("lightgcn", "slatk"),
-    "pooled-slatk": ("pooled", "slatk"),
+    "mf-slatk_detached": ("mf", "slatk_detached"),
+    "lightgcn-slatk_detached": ("lightgcn", "slatk_detached"),
+    "pooled-slatk_detached": ("pooled", "slatk_detached"),
 }
 """Model and loss of each, by the name it has in the table."""
 

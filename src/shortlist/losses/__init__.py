@@ -21,7 +21,7 @@ from shortlist.losses.recall import CROLoss, CROLossLambda
 from shortlist.losses.relaxed_sorts import NeuralNDCG, SmoothNDCG
 from shortlist.losses.softmax import BSL, PSL, SL
 from shortlist.losses.surrogates import SONG, ApproxNDCG, SONGAtK
-from shortlist.losses.topk import SLAtK, SogSLAtK
+from shortlist.losses.topk import SLAtK, SLAtKDetached, SogSLAtK, Talos
 
 __all__ = [
     "AUC",
@@ -59,10 +59,12 @@ __all__ = [
     "NeuralNDCG",
     "RankNet",
     "SLAtK",
+    "SLAtKDetached",
     "SONGAtK",
     "SmoothNDCG",
     "SoftmaxV",
     "SogCLR",
     "SogSLAtK",
+    "Talos",
     "registry",
 ]

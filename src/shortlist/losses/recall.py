@@ -16,6 +16,7 @@ from shortlist.scores import Hinge, Kernel, Over, ScoreTable, Sigmoid, Similarit
 from shortlist.scores.table import logsumexp_of_positives
 
 Phi = Literal["hinge", "sigmoid", "exponential", "softplus"]
+RankEstimator = Literal["unbiased", "published"]
 
 _STEEPEST = 60.0
 """The exponent from which on an exponential goes on as its tangent: no cosine reaches it, and floats do not end."""
@@ -49,13 +50,32 @@ class SmoothRank(NamedTuple):
     excess_P: Tensor
 
 
-def smooth_rank(table: ScoreTable, phi: Phi | Literal["step"], scale: float, margin: float, over: Over) -> SmoothRank:
+def smooth_rank(
+    table: ScoreTable,
+    phi: Phi | Literal["step"],
+    scale: float,
+    margin: float,
+    over: Over,
+    estimator: RankEstimator = "unbiased",
+) -> SmoothRank:
     """The rank among negatives, or among all items.
 
-    Negatives that are a sample count for as many as they stand for: those of the catalogue over those at hand. The sum
-    of exponentials is one of the row; the others are one of each pair.
+    ``unbiased``: negatives that are a sample count for as many as they stand for, those of the catalogue over those at
+    hand. ``published``: the whole rank of the sample is scaled, R = (n/|I′|)·(1 + Σφ), Eq. 24 of the paper.
+    The sum of exponentials is one of the row; the others are one of each pair.
     """
-    count_R = table.sampling_scale_R()
+    if estimator == "published" and not table.is_full_catalogue:
+        at_hand_R = table.n_negatives_R.clamp(min=1)
+        sampled = _smooth_rank(table, phi, scale, margin, over, at_hand_R / table.n_represented_R.clamp(min=1))
+        factor_P = table.per_positive(table.catalogue_R() / at_hand_R)
+        return SmoothRank(sampled.log_P + factor_P.log(), factor_P * (1 + sampled.excess_P) - 1)
+    return _smooth_rank(table, phi, scale, margin, over, table.sampling_scale_R())
+
+
+def _smooth_rank(
+    table: ScoreTable, phi: Phi | Literal["step"], scale: float, margin: float, over: Over, count_R: Tensor
+) -> SmoothRank:
+    """The rank with the sum over negatives multiplied by ``count_R``."""
     if phi == "exponential":
         log_P = _log_rank_of_exponentials(table, scale, over, count_R)
         return SmoothRank(log_P, _expm1(log_P))
@@ -113,7 +133,8 @@ class CROLoss(Loss):
     up to a factor: the exponential with α = 1 over all items is SL at τ = 1/c, divided by ln(n + 1); with α = 0, hinge
     is the triplet loss summed over negatives and softplus BPR, divided by n.
 
-    A sample of negatives counts for those of the catalogue: R = 1 + (|N_u|/N)·Σφ, which is 1 for a perfect rank.
+    From a sample I′ of negatives the rank is estimated as R = 1 + (|N_u|/|I′|)·Σφ: unbiased, and 1 for a perfect rank.
+    ``estimator="published"`` is the paper's Eq. 24, R = (n/|I′|)·(1 + Σφ), which is n/|I′| for a perfect rank.
 
     Tang et al., "CROLoss: Towards a Customizable Loss for Retrieval Models in Recommender Systems", CIKM 2022.
 
@@ -140,10 +161,14 @@ class CROLoss(Loss):
     scale: float = param(default=10.0, above=0, help="factor c on the scores", search=Search(2.0, 50.0, log=True))
     margin: float = param(default=5.0, help="margin m of the hinge, on scaled scores")
     over: Over = param(default="negatives", help="whom the rank counts: the user's negatives, or all other items")
+    estimator: RankEstimator = param(
+        default="unbiased",
+        help="ranks from a sample I′: 1 + (|N_u|/|I′|)·Σφ (unbiased), or (n/|I′|)·(1 + Σφ) (published, Eq. 24)",
+    )
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        rank = smooth_rank(table, self.kernel, self.scale, self.margin, self.over)
+        rank = smooth_rank(table, self.kernel, self.scale, self.margin, self.over, self.estimator)
         return mean_over_positives(integral(*rank, self.alpha) / mass(table, self.alpha))
 
 
@@ -188,10 +213,14 @@ class CROLossLambda(Loss):
     scale: float = param(default=10.0, above=0, help="factor c on the scores", search=Search(2.0, 50.0, log=True))
     margin: float = param(default=5.0, help="margin m of the hinge, on scaled scores")
     over: Over = param(default="negatives", help="whom the ranks count: the user's negatives, or all other items")
+    estimator: RankEstimator = param(
+        default="unbiased",
+        help="ranks from a sample I′: 1 + (|N_u|/|I′|)·Σφ (unbiased), or (n/|I′|)·(1 + Σφ) (published, Eq. 24)",
+    )
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        pushed = smooth_rank(table, self.phi2, self.scale, self.margin, self.over)
+        pushed = smooth_rank(table, self.phi2, self.scale, self.margin, self.over, self.estimator)
         log_weight_P = -self.alpha * self._weighing(table, pushed)
         if self.phi2 == "exponential":
             # weight and rank may each leave the range of floats where their product does not
@@ -205,4 +234,4 @@ class CROLossLambda(Loss):
         """``ln R₁``, which is at hand where both kernels are one."""
         if self.phi1 == self.phi2:
             return pushed.log_P.detach()
-        return smooth_rank(table, self.phi1, self.scale, self.margin, self.over).log_P
+        return smooth_rank(table, self.phi1, self.scale, self.margin, self.over, self.estimator).log_P

@@ -17,7 +17,9 @@ from shortlist.scores import Kernel, Over, ScoreTable, Similarity
 from shortlist.scores.table import logsumexp_of_positives
 
 
-def softmax_terms(table: ScoreTable, tau: float, over: Over, pull: float, negatives: float | None = None) -> Tensor:
+def softmax_terms(
+    table: ScoreTable, tau: float, over: Over, positive_weight: float, negatives: float | None = None
+) -> Tensor:
     """``ln Σ_j exp(s_j/τ) − c·s_i/τ`` of each positive i; 0 for those whose row has nothing to stand against them.
 
     With ``negatives`` the sum over negatives is scaled to that many: (N/|N_u|)·Σ_j.
@@ -26,7 +28,7 @@ def softmax_terms(table: ScoreTable, tau: float, over: Over, pull: float, negati
     if negatives is not None and over == "negatives":
         lse_R = lse_R + (negatives / table.n_represented_R.clamp(min=1)).log()
     lse_P = table.per_positive(lse_R)
-    return torch.where(lse_P == -torch.inf, 0, lse_P - table.positives() * (pull / tau))
+    return torch.where(lse_P == -torch.inf, 0, lse_P - table.positives() * (positive_weight / tau))
 
 
 def log_mean_exp(table: ScoreTable, tau: float) -> Tensor:
@@ -40,8 +42,8 @@ class SL(Loss):
 
     .. math:: L_{ui} = \ln \sum_j e^{s_{uj}/\tau} - c\,s_{ui}/\tau
 
-    over the user's negatives, or over all items, the positives among them. ``pull`` is the factor c on the positive's
-    term: 1 as published; a little less holds back the positives that are already well placed.
+    over the user's negatives, or over all items, the positives among them. ``positive_weight`` is the factor c on the
+    positive's term: 1 as published; a little less holds back the positives that are already well placed.
 
     Bruch et al., "An Analysis of the Softmax Cross Entropy Loss for Learning-to-Rank with Binary Relevance", ICTIR
     2019; Wu et al., "On the Effectiveness of Sampled Softmax Loss for Item Recommendation", TOIS 2024.

@@ -257,9 +257,12 @@ class SONGAtK(Loss):
         return mean_over_positives(value_P)
 
     def _share_above(self, table: ScoreTable, kernel: Kernel, lambda_R: Tensor) -> Tensor:
-        """(1/n)·Σ_j φ(s_j − λ) over all items, negatives at hand counting for all."""
+        """(1/n)·Σ_j φ(s_j − λ) over all items: negatives and positives at hand count for all that the user has."""
         own_R = table.row_total(kernel.value(table.positives() - table.per_positive(lambda_R)))
-        return (table.sampling_scale_R() * table.row_sum(kernel, lambda_R) + own_R) / table.catalogue_R().clamp(min=1)
+        positives_R = table.catalogue_R() - table.catalogue_negatives_R()
+        scale_R = positives_R / torch.bincount(table.row_P, minlength=table.n_rows).clamp(min=1)
+        total_R = table.sampling_scale_R() * table.row_sum(kernel, lambda_R) + scale_R * own_R
+        return total_R / table.catalogue_R().clamp(min=1)
 
     @torch.no_grad()
     def _move_threshold(self, table: ScoreTable, lambda_R: Tensor) -> None:

@@ -1,7 +1,9 @@
-"""Softmax losses for the Top-K: positives are weighted by how they stand against the user's Top-K threshold."""
+"""Softmax losses for the Top-K: positives are weighted by their score against the row's Top-K threshold."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -13,37 +15,43 @@ from shortlist.losses.base import Loss, mean_over_positives, registry
 from shortlist.losses.contrastive import LogEMA, averaged_terms
 from shortlist.losses.softmax import softmax_terms
 from shortlist.parameters import Search, param
-from shortlist.scores import Over, ScoreTable, Similarity
+from shortlist.scores import Kernel, Over, ScoreTable, Similarity
 from shortlist.thresholds import Estimator, Thresholds
+
+_LN2 = math.log(2)
 
 
 @registry.register("slatk")
 class SLAtK(Loss):
-    r"""SL@K: softmax loss whose positives are weighted by how they stand against the user's Top-K threshold β.
+    r"""SL@K: softmax loss whose positives are weighted by their score against the row's Top-K threshold β.
 
     .. math:: L_{ui} = w_{ui}\,\Bigl(\ln \sum_j e^{s_{uj}/\tau} - c\,s_{ui}/\tau\Bigr),\quad
               w_{ui} = \sigma\bigl((s_{ui}-\beta_u)/\tau_w\bigr)
 
-    With all items in the sum, exact β and c = 1 its sum over a user's positives bounds −ln DCG@K where two of them or
-    more are in the Top-K, and half of that where one is (Theorem 3.2). As published, the gradient flows through the
-    weight, which adds ``w(1−w)/τ_w`` times the bracket at the positive: a weaker pull on hard positives, unstable where
-    τ_w is small. ``weight="detached"`` with ``pull`` below 1, the default, gives the two effects apart and is stable
-    for every τ_w.
+    The defaults are the published loss: c = 1, and the gradient flows through the weight. β is constant to the
+    gradient. With all items in the sum and exact β, the sum over a user's positives bounds −ln DCG@K where two of them
+    or more are in the Top-K, and half of that where one is (Theorem 3.2).
 
-    The weight multiplies the logarithm, so that the size of the sum matters, as it does not in SL: ``negatives`` is the
-    number of negatives that it is scaled to.
+    The gradient through the weight adds ``w(1−w)/τ_w`` times the bracket ℓ at the positive. It acts as a smaller c,
+    about ``1 − (1−w)·ℓ·τ/τ_w``, so the ratio τ_w/τ decides: the published optima are all near 10, the default, and
+    training collapses where the ratio is small for the size of ℓ. :class:`SLAtKDetached` separates the two effects.
+
+    The weight multiplies the logarithm, so the size of the sum matters, unlike in SL: ``negatives`` is the number of
+    negatives that the sum is scaled to.
 
     Yang et al., "Breaking the Top-K Barrier: Advancing Top-K Ranking Metrics Optimization in Recommender Systems", KDD
     2025.
 
-    >>> loss = SLAtK(k=1, tau=1.0, tau_w=1.0, weight="published", positive_weight=1.0, negatives=2.0)
+    >>> loss = SLAtK(k=1, tau=1.0, tau_w=1.0, negatives=2.0)
     >>> loss(torch.tensor([1.0]), torch.tensor([[0.0, 0.0]]), threshold=torch.tensor([1.0]))
     tensor(-0.1534)
+    >>> SLAtK(tau=0.1).weight_temperature, SLAtK(tau=0.1, tau_w=2.5).weight_temperature
+    (1.0, 2.5)
     """
 
     formula = "σ((s_i − β_u)/τ_w)·(ln Σ_j exp(s_j/τ) − c·s_i/τ)"
     target = "NDCG@K"
-    collapse_hint = "a larger loss.tau_w, or loss.weight=detached"
+    collapse_hint = "a larger loss.tau_w_ratio, or --loss slatk_detached"
     citation = "Yang et al., KDD 2025"
     cost = "one pass over the scores of all items, and the K-th largest of each row in every refresh-th epoch"
     use = "Where a list of K items is shown and nothing below it matters."
@@ -51,20 +59,24 @@ class SLAtK(Loss):
 
     k: int = param(default=20, at_least=1, help="K, the length of the list that is shown")
     tau: float = param(default=0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
-    tau_w: float = param(default=2.5, above=0, help="temperature τ_w of the weight", search=Search(0.1, 3.0, log=True))
+    tau_w_ratio: float = param(
+        default=10.0, above=0, help="τ_w as a multiple of τ, where tau_w is none", search=Search(2.5, 40.0, log=True)
+    )
+    tau_w: float | None = param(default=None, above=0, help="temperature τ_w of the weight; none: tau_w_ratio times τ")
     weight: Literal["published", "detached"] = param(
-        default="detached",
-        help="whether the gradient flows through the weight, as published, or not",
-        search=Search(choices=("detached", "published")),
+        default="published", help="whether the gradient flows through the weight (published) or not (detached)"
     )
-    positive_weight: float = param(
-        default=0.9, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0), aliases=("pull",)
-    )
+    positive_weight: float = param(default=1.0, above=0, help="factor c on the positive's term", aliases=("pull",))
     denominator: Over = param(default="negatives", help="what the sum runs over: the user's negatives, or all items")
     negatives: float = param(default=1000.0, above=0, help="how many negatives the sum over negatives is scaled to")
     threshold: Estimator = param(default="auto", help="how β is found; auto: exactly where the whole row is at hand")
     samples: int = param(default=1000, at_least=1, help="how many items a sampled threshold looks at")
     refresh: int = param(default=5, at_least=1, help="epochs from one refresh of β to the next")
+
+    @property
+    def weight_temperature(self) -> float:
+        """τ_w: as given, or the multiple of τ."""
+        return self.tau * self.tau_w_ratio if self.tau_w is None else self.tau_w
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
@@ -74,11 +86,113 @@ class SLAtK(Loss):
 
     def weights(self, table: ScoreTable) -> Tensor:
         """w of each positive."""
-        return torch.sigmoid(_above_threshold(self, table) / self.tau_w)
+        return torch.sigmoid(_above_threshold(self, table) / self.weight_temperature)
 
     def collapse_hint_for(self) -> str:
-        """A larger τ_w; that a weight be detached is of use only where it is not."""
-        return "a larger loss.tau_w" if self.weight == "detached" else self.collapse_hint
+        """A larger τ_w, by the parameter that sets it; a detached weight where it is not yet."""
+        larger = "a larger loss.tau_w_ratio" if self.tau_w is None else "a larger loss.tau_w"
+        return larger if self.weight == "detached" else f"{larger}, or --loss slatk_detached"
+
+    def thresholds(self, n_users: int, n_items: int) -> Thresholds:
+        """β of every user, refreshed as the parameters say."""
+        return _thresholds(self, n_users, n_items)
+
+
+@registry.register("slatk_detached")
+class SLAtKDetached(SLAtK):
+    r"""SL@K with a detached weight: stable for every τ_w, with the positive's factor c as a parameter of its own.
+
+    .. math:: L_{ui} = \bar w_{ui}\,\Bigl(\ln \sum_j e^{s_{uj}/\tau} - c\,s_{ui}/\tau\Bigr),\quad
+              \bar w_{ui} = \sigma\bigl((s_{ui}-\beta_u)/\tau_w\bigr) \text{ held constant}
+
+    The published :class:`SLAtK` has two effects at once: positives near or above the threshold count more, and hard
+    positives are pulled less, because the gradient flows through the weight. Here the first is the detached weight, and
+    the second is c < 1. Since training does not collapse, τ_w may be small, and K then has a real effect on the lists.
+    The default τ_w of 2.5 is a careful one, level with SL or above it on every set that it was tried on: K hardly acts.
+
+    >>> loss = SLAtKDetached(k=1, tau=1.0, tau_w=1.0, positive_weight=1.0, negatives=2.0)
+    >>> loss(torch.tensor([1.0]), torch.tensor([[0.0, 0.0]]), threshold=torch.tensor([1.0]))
+    tensor(-0.1534)
+    """
+
+    formula = "σ((s_i − β_u)/τ_w)·(ln Σ_j exp(s_j/τ) − c·s_i/τ), the weight held constant"
+    collapse_hint = "a larger loss.tau_w"
+    use = "As slatk, where training collapses, rows have one positive, or K should act strongly (a small loss.tau_w)."
+
+    weight: Literal["published", "detached"] = param(
+        default="detached", help="whether the gradient flows through the weight (published) or not (detached)"
+    )
+    tau_w_ratio: float = param(default=10.0, above=0, help="τ_w as a multiple of τ, where tau_w is none")
+    tau_w: float | None = param(
+        default=2.5,
+        above=0,
+        help="temperature τ_w of the weight; none: tau_w_ratio times τ",
+        search=Search(0.1, 3.0, log=True),
+    )
+    positive_weight: float = param(
+        default=0.9, above=0, help="factor c on the positive's term", search=Search(0.6, 1.0), aliases=("pull",)
+    )
+
+
+@dataclass(frozen=True)
+class SigmoidPower(Kernel):
+    """φ(x) = (2·σ(x))^{1/τ}: 1 at the threshold, where σ^{1/τ} itself may leave the range of floats."""
+
+    tau: float
+
+    def value(self, x: Tensor) -> Tensor:
+        """(2·σ(x))^{1/τ}."""
+        return ((F.logsigmoid(x) + _LN2) / self.tau).exp()
+
+    def slope(self, x: Tensor) -> Tensor:
+        """φ(x)·(1 − σ(x))/τ."""
+        return self.value(x) * torch.sigmoid(-x) / self.tau
+
+
+@registry.register("talos")
+class Talos(Loss):
+    r"""Talos: a softmax over sigmoids of the scores against the row's Top-K threshold β.
+
+    .. math:: L_{ui} = \ln \sum_j \sigma(s_{uj}-\beta_u)^{1/\tau} - \tfrac{1}{\tau} \ln \sigma(s_{ui}-\beta_u)
+
+    over the user's negatives, or over all items. β is constant to the gradient. Scores far above the threshold gain
+    little from growing further; the sum keeps all scores from growing together. With β → ∞ it is SL at τ, since
+    ln σ(x) → x. The authors move β by steps of quantile regression (``threshold="regression"``); where the whole row is
+    at hand it is exact.
+
+    Zhang et al. (Talos), WWW 2026.
+
+    >>> loss = Talos(k=1, tau=1.0)
+    >>> loss(torch.tensor([0.0]), torch.tensor([[0.0, 0.0]]), threshold=torch.tensor([0.0]))
+    tensor(0.6931)
+    """
+
+    formula = "ln Σ_j σ(s_j − β_u)^{1/τ} − ln σ(s_i − β_u)/τ"
+    target = "Precision@K, Recall@K"
+    collapse_hint = "a larger loss.tau"
+    citation = "Zhang et al., WWW 2026"
+    cost = "one pass over the scores of all items, and the K-th largest of each row in every refresh-th epoch"
+    use = "Where a list of K items is shown, their order does not matter, and what people like shifts over time."
+    similarity: ClassVar[Similarity] = "cosine"
+
+    k: int = param(default=20, at_least=1, help="K, the length of the list that is shown")
+    tau: float = param(default=0.1, at_least=0.01, help="temperature τ", search=Search(0.05, 0.3, log=True))
+    denominator: Over = param(default="negatives", help="what the sum runs over: the user's negatives, or all items")
+    threshold: Estimator = param(default="auto", help="how β is found; auto: exactly where the whole row is at hand")
+    samples: int = param(default=1000, at_least=1, help="how many items a sampled threshold looks at")
+    refresh: int = param(default=1, at_least=1, help="epochs from one refresh of β to the next")
+
+    def value(self, table: ScoreTable) -> Tensor:
+        """The mean over positives."""
+        kernel, above_P = SigmoidPower(self.tau), _above_threshold(self, table)
+        assert table.threshold_R is not None  # _above_threshold has refused a table without it
+        sum_R = table.sampling_scale_R() * table.row_sum(kernel, table.threshold_R.detach())
+        if self.denominator == "all":
+            sum_R = sum_R + table.row_total(kernel.value(above_P))
+        sum_P = table.per_positive(sum_R)
+        there_P = sum_P != 0
+        log_P = torch.where(there_P, sum_P, 1).log()
+        return mean_over_positives(torch.where(there_P, log_P - (F.logsigmoid(above_P) + _LN2) / self.tau, 0))
 
     def thresholds(self, n_users: int, n_items: int) -> Thresholds:
         """β of every user, refreshed as the parameters say."""
@@ -133,6 +247,11 @@ class SogSLAtK(Loss):
     samples: int = param(default=1000, at_least=1, help="how many items a sampled threshold looks at")
     refresh: int = param(default=5, at_least=1, help="epochs from one refresh of β to the next")
 
+    @property
+    def weight_temperature(self) -> float:
+        """τ_w."""
+        return self.tau_w
+
     def __post_init__(self) -> None:
         self.means: LogEMA | None = None
 
@@ -142,7 +261,7 @@ class SogSLAtK(Loss):
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        log_weight_P = F.logsigmoid(_above_threshold(self, table).detach() / self.tau_w)
+        log_weight_P = F.logsigmoid(_above_threshold(self, table).detach() / self.weight_temperature)
         log_P = averaged_terms(table, self.tau, self.gamma, self.means, self.training)
         pull_P, there_P = table.positives() / self.tau, log_P != -torch.inf
         if self.form == "published":  # shares of the mean are taken in logarithms: all weights may be 0 in floats
@@ -153,7 +272,7 @@ class SogSLAtK(Loss):
 
     def weights(self, table: ScoreTable) -> Tensor:
         """w of each positive."""
-        return torch.sigmoid(_above_threshold(self, table) / self.tau_w)
+        return torch.sigmoid(_above_threshold(self, table) / self.weight_temperature)
 
     def thresholds(self, n_users: int, n_items: int) -> Thresholds:
         """β of every user, refreshed as the parameters say."""
@@ -161,13 +280,13 @@ class SogSLAtK(Loss):
 
 
 def _above_threshold(loss: Loss, table: ScoreTable) -> Tensor:
-    """How far each positive stands above the threshold of its row."""
+    """The score of each positive less the threshold of its row, which is constant to the gradient."""
     if table.threshold_R is None:
         raise InputError(f"{type(loss).__name__}.threshold: expected the Top-K threshold of each row, received none")
-    return table.positives() - table.per_positive(table.threshold_R)
+    return table.positives() - table.per_positive(table.threshold_R.detach())
 
 
-def _thresholds(loss: SLAtK | SogSLAtK, n_users: int, n_items: int) -> Thresholds:
+def _thresholds(loss: SLAtK | Talos | SogSLAtK, n_users: int, n_items: int) -> Thresholds:
     """β of every user as the loss's parameters say; lists that are longer than the catalogue are refused."""
     if loss.k > n_items:
         name = f"{type(loss).__name__}.k"

@@ -91,7 +91,7 @@ class TrainableModel(Model, nn.Module):
     """How many negatives are drawn for a positive where the loss does not say; none: the whole catalogue stands
     against it."""
 
-    default_loss: ClassVar[str] = "slatk"
+    default_loss: ClassVar[str] = "slatk_detached"
     """The name of the loss that trains the model where none is named."""
 
     @abstractmethod

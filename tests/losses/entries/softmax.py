@@ -27,8 +27,20 @@ def naive_sl(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
 
 def naive_slatk(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
     def term(positive: float, row: Row) -> float:
-        weight = 1 / (1 + math.exp((row.threshold - positive) / settings["tau_w"]))
-        return weight * softmax_term(settings, positive, row)
+        tau_w = settings["tau_w"] or settings["tau"] * settings["tau_w_ratio"]
+        return softmax_term(settings, positive, row) / (1 + math.exp((row.threshold - positive) / tau_w))
+
+    return mean_over_positives(rows, term)
+
+
+def naive_talos(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
+    def power(score: float, row: Row) -> float:
+        return (1 + math.exp(row.threshold - score)) ** (-1 / settings["tau"])
+
+    def term(positive: float, row: Row) -> float:
+        others = row.negatives + (row.positives if settings["denominator"] == "all" else [])
+        total = sum(power(other, row) for other in others)
+        return math.log(total / power(positive, row)) if others else 0.0
 
     return mean_over_positives(rows, term)
 
@@ -153,13 +165,50 @@ VALUES: dict[str, Values] = {
         ],
         naive=naive_slatk,
         variants=[
-            Variant(gradient_of_value=False),
+            Variant(shift_invariant=True),
+            Variant({"tau_w_ratio": 2.5, "tau": 0.5}, shift_invariant=True),
             Variant(PUBLISHED, shift_invariant=True),
             Variant({**PUBLISHED, "denominator": "all", "tau": 0.7, "tau_w": 0.5}, shift_invariant=True),
-            Variant({"positive_weight": 1.0, "tau_w": 2.0}, shift_invariant=True, gradient_of_value=False),
+            Variant({"weight": "detached", "tau_w": 2.0}, shift_invariant=True, gradient_of_value=False),
             Variant({**PUBLISHED, "positive_weight": 0.8, "negatives": 7.0}),
         ],
         learns_with={"k": 5, "tau_w": 2.5, "negatives": 24.0},
+    ),
+    "slatk_detached": Values(
+        by_hand=[
+            # τ_w = ½·2: w = σ(ln 3) = ¾; ¾·(ln 3 − ½·ln 3)
+            Hand(
+                {"tau": 0.5, "tau_w": None, "tau_w_ratio": 2.0, "positive_weight": 0.25, "negatives": 2.0},
+                [LN3],
+                [[0.0, LN2 / 2]],
+                0.375 * LN3,
+                [0.0],
+            ),
+        ],
+        naive=naive_slatk,
+        variants=[
+            Variant(gradient_of_value=False),
+            Variant({"positive_weight": 1.0, "tau_w": 2.0}, shift_invariant=True, gradient_of_value=False),
+            Variant({"denominator": "all", "tau_w_ratio": 1.0}, gradient_of_value=False),
+        ],
+        learns_with={"k": 5, "tau_w": 2.5, "negatives": 24.0},
+    ),
+    "talos": Values(
+        by_hand=[
+            # σ is ½ at the threshold and ¾ at ln 3 above it: ln((½ + ¾)/½)
+            Hand({"tau": 1.0}, [0.0], [[0.0, LN3]], math.log(2.5), [0.0]),
+            # τ = ½ squares: ln((¼ + 9/16)/¼)
+            Hand({"tau": 0.5}, [0.0], [[0.0, LN3]], math.log(13 / 4), [0.0]),
+            # the positive joins the sum: ln((½ + ¾ + ¾)/¾)
+            Hand({"tau": 1.0, "denominator": "all"}, [LN3], [[0.0, LN3]], math.log(8 / 3), [0.0]),
+        ],
+        naive=naive_talos,
+        variants=[
+            Variant(shift_invariant=True, saturates=True),
+            Variant({"tau": 0.7}, shift_invariant=True, saturates=True),
+            Variant({"tau": 0.3, "denominator": "all"}, shift_invariant=True, saturates=True),
+        ],
+        learns_with={"k": 5},
     ),
     "bsl": Values(
         by_hand=[

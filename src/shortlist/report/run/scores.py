@@ -161,7 +161,7 @@ def weight_section(subject: Subject) -> Section:
     )
     low, mid, high = np.quantile(weight_P.numpy(), [0.05, 0.5, 0.95])
     inside = float((scores.rank_P <= scores.k).double().mean())
-    tau_w = subject.run.config["loss"].get("tau_w")
+    tau_w = getattr(subject.loss, "weight_temperature", None)
     known = f" with τ_w = {tau_w:g}" if tau_w is not None else ""
     text = (
         f"A positive counts by its weight w = σ((s − β)/τ_w){known}: ½ at the threshold, more above it. Of "
