@@ -38,8 +38,8 @@ class Factors:
     def n_items(self) -> int:
         return len(self.item_ID)
 
-    def score_all(self, users: IntArray, out: Tensor | None = None) -> Tensor:
-        return torch.mm(self.user_UD[torch.from_numpy(users)], self.item_ID.T, out=out)
+    def score(self, queries: IntArray, out: Tensor | None = None) -> Tensor:
+        return torch.mm(self.user_UD[torch.from_numpy(queries)], self.item_ID.T, out=out)
 
 
 def factorise(train: Interactions, d: int = D, seed: int = 0) -> Factors:

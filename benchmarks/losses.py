@@ -113,8 +113,8 @@ def gradients(training: Training) -> Tensor:
     """|∂L/∂s_ui| of every positive of training, at the thresholds that the loop keeps."""
     kept = training.thresholds
     generator = torch.Generator().manual_seed(0)
-    source, thresholds = training.model.source(), None if kept is None else kept.read
-    return gradient_sizes(training.loss, training.batches, source, generator, thresholds=thresholds)
+    thresholds = None if kept is None else kept.read
+    return gradient_sizes(training.loss, training.batches, training.model, generator, thresholds=thresholds)
 
 
 def train_on(training: Training, missing: float, patience: float) -> float:

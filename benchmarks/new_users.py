@@ -49,17 +49,17 @@ def measure(name: str, loss: str, train: Interactions, users: IntArray, epochs: 
     made = registry[name](similarity=losses[loss].similarity)
     assert isinstance(made, Factored)
     training(made, loss, train, epochs, seed=0).run()
-    expected = lists(made.score_all(users), users, train)
+    expected = lists(made.score(users), users, train)
     histories = [train.row(user) for user in users]
     found: list[torch.Tensor] = []
     spent = seconds(lambda: found.append(fold_in(made, losses[loss](), histories)))
-    result = {"agreement": agreement(expected, lists(made.score_vectors(found[0]), users, train))}
+    result = {"agreement": agreement(expected, lists(made.score(found[0]), users, train))}
     if isinstance(made, MF):
         again = MF(similarity=losses[loss].similarity)
         second = training(again, loss, train, epochs, seed=1)
         again.item.requires_grad_(False).copy_(made.item.detach())
         second.run()
-        result["floor"] = agreement(expected, lists(again.score_all(users), users, train))
+        result["floor"] = agreement(expected, lists(again.score(users), users, train))
     return {**{key: round(value, 3) for key, value in result.items()}, "seconds_a_user": round(spent / len(users), 4)}
 
 

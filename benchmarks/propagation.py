@@ -37,9 +37,9 @@ def torch_matrix(matrix: Sparse, columns: int) -> torch.Tensor:
         return torch.sparse_csr_tensor(matrix.start_N, matrix.column_E, matrix.weight_E, shape)
 
 
-def ways(link: Adjacency, user_UD: torch.Tensor, item_ID: torch.Tensor) -> dict[str, Callable[[], object]]:
+def ways(adjacency: Adjacency, user_UD: torch.Tensor, item_ID: torch.Tensor) -> dict[str, Callable[[], object]]:
     """One layer, both halves, by each way there is."""
-    halves = ((link.matrix, item_ID), (link.transposed, user_UD))
+    halves = ((adjacency.matrix, item_ID), (adjacency.transposed, user_UD))
     given = [
         (torch_matrix(matrix, len(x)), x, torch.empty(len(matrix.start_N) - 1, x.shape[1])) for matrix, x in halves
     ]
@@ -57,18 +57,19 @@ def measure(turns: int, dim: int) -> dict[str, object]:
     tune_malloc()
     name, split = gowalla()
     train = split.train
-    link = InteractionGraph.of(train).link(0.5, 0.5)
+    adjacency = InteractionGraph.of(train).adjacency(0.5, 0.5)
     user_UD, item_ID = torch.randn(train.n_users, dim), torch.randn(train.n_items, dim)
     grads = torch.randn(train.n_users, dim), torch.randn(train.n_items, dim)
     parameters = user_UD.clone().requires_grad_(), item_ID.clone().requires_grad_()
 
     def both_ways() -> tuple[torch.Tensor, ...]:
-        return torch.autograd.grad(layer_sums(*parameters, link, [[0.0, 1.0]])[0], parameters, grads)
+        return torch.autograd.grad(layer_sums(*parameters, adjacency, [[0.0, 1.0]])[0], parameters, grads)
 
+    one_layer = layer_sums(*parameters, adjacency, [[0.0, 1.0]])[0]
     moved = 4 * (2 * train.n_pairs * (dim + 2) + (train.n_users + train.n_items) * dim)
     source, target = torch.zeros(moved // 8), torch.empty(moved // 8)
     measured: dict[str, Callable[[], object]] = {
-        **ways(link, user_UD, item_ID),
+        **ways(adjacency, user_UD, item_ID),
         "both_ways": both_ways,
         "copy": lambda: target.copy_(source),
     }
@@ -94,18 +95,18 @@ def measure(turns: int, dim: int) -> dict[str, object]:
         **{f"{way}_seconds": round(median[way], 5) for way in ("torch_csr_kept", "torch_csr", "scipy")},
         "gigabytes_per_second": round(moved / median["ours"] / 1e9, 1),
         "copy_gigabytes_per_second": round(moved / median["copy"] / 1e9, 1),
-        "largest_difference": _difference(link, (user_UD, item_ID), layer_sums(*parameters, link, [[0.0, 1.0]])[0]),
-        "largest_difference_backwards": _difference(link, grads, both_ways()),
+        "largest_difference": _difference(adjacency, (user_UD, item_ID), one_layer),
+        "largest_difference_backwards": _difference(adjacency, grads, both_ways()),
         "peak_memory_mb": round(memory_mb(), 1),
     }
 
 
-def _difference(link: Adjacency, given: tuple[torch.Tensor, ...], found: tuple[torch.Tensor, ...]) -> float:
+def _difference(adjacency: Adjacency, given: tuple[torch.Tensor, ...], found: tuple[torch.Tensor, ...]) -> float:
     """How far one layer over the given vectors, or gradients, is from scipy's at most."""
     user_UD, item_ID = (part.numpy() for part in given)
     expected = (
-        scipy_matrix(link.matrix, len(item_ID)) @ item_ID,
-        scipy_matrix(link.transposed, len(user_UD)) @ user_UD,
+        scipy_matrix(adjacency.matrix, len(item_ID)) @ item_ID,
+        scipy_matrix(adjacency.transposed, len(user_UD)) @ user_UD,
     )
     return max(float(np.abs(part.detach().numpy() - right).max()) for part, right in zip(found, expected, strict=True))
 

@@ -24,14 +24,14 @@ from typing import Any
 import torch
 
 from _common import DATA, made, parser, show
-from shortlist.data import LoadOptions, load
+from shortlist.data import IntArray, Interactions, LoadOptions, load
 from shortlist.losses import SLAtK
 from shortlist.models import MF
 from shortlist.report.theme import PALETTE, SHAPES
-from shortlist.scores import Factors, Workspace
+from shortlist.scores import Embeddings, Workspace
+from shortlist.tasks import UserBatches, user_batch
 from shortlist.thresholds import Estimator, Thresholds, judge
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
-from shortlist.training.batches import score_table, user_step
 
 SAMPLES = (100, 300, 1000, 3000)
 EVERY = 4  # thresholds of every fourth user are measured: enough for means, and for ratios of seconds
@@ -67,28 +67,34 @@ def contenders(n_users: int, n_items: int, k: int) -> list[Contender]:
     return result
 
 
+def active_users(training: Training) -> IntArray:
+    """The users with interactions."""
+    assert isinstance(training.batches, UserBatches)
+    return training.batches.active_users
+
+
 @torch.no_grad()
-def refresh(contender: Contender, training: Training, factors: Factors, workspace: Workspace) -> float:
+def refresh(contender: Contender, training: Training, train: Interactions, workspace: Workspace) -> float:
     """New thresholds for all users; how long it took."""
-    generator, users = torch.Generator().manual_seed(training.progress.epoch), training.batches.active_users[::EVERY]
+    generator, users = torch.Generator().manual_seed(training.progress.epoch), active_users(training)[::EVERY]
     seconds = 0.0
     for start in range(0, len(users), 256):
-        step = user_step(training.train, users[start : start + 256])
-        table = score_table(step, factors, workspace)
+        batch = user_batch(train, users[start : start + 256])
+        table = training.model.encode(batch).table(batch, workspace)
         began = time.perf_counter()
-        contender.kept.update(step.user_R, table, generator)
+        contender.kept.update(batch.rows, table, generator)
         seconds += time.perf_counter() - began
     return seconds
 
 
 @torch.no_grad()
-def judge_all(every: list[Contender], training: Training, factors: Factors, k: int) -> None:
+def judge_all(every: list[Contender], training: Training, train: Interactions, vectors: Embeddings, k: int) -> None:
     """Compare with exact thresholds, for a quarter of the users that are measured."""
-    step = user_step(training.train, training.batches.active_users[:: 4 * EVERY])
-    score_RI = factors.score_all(step.user_R)
-    pos_P, ascending_RI = score_RI[step.row_P, step.item_P], score_RI.sort(1).values
+    batch = user_batch(train, active_users(training)[:: 4 * EVERY])
+    score_RI = vectors.score(batch.rows)
+    pos_P, ascending_RI = score_RI[batch.row_P, batch.item_P], score_RI.sort(1).values
     for contender in every:
-        found = judge(contender.kept.read(step.user_R), ascending_RI, pos_P, step.row_P, k)
+        found = judge(contender.kept.read(batch.rows), ascending_RI, pos_P, batch.row_P, k)
         values = (found.error, found.rank_error, found.recall, found.precision)
         contender.judged.append(dict(zip(MEASURES, values, strict=True)))
 
@@ -107,13 +113,12 @@ def measure(name: str, k: int, epochs: int) -> dict[str, Any]:
     judged = set(range(first, epochs + 1, max(1, (epochs - first + 1) // 5)))
     for epoch in range(1, epochs + 1):
         training.epoch()
-        factors = model.factors()
         for contender in every:
             if (contender.follows and contender.kept.due(epoch)) or (not contender.follows and epoch in judged):
-                contender.took.append(refresh(contender, training, factors, workspace))
+                contender.took.append(refresh(contender, training, split.train, workspace))
         if epoch in judged:
-            judge_all(every, training, factors, k)
-    exact = every[0].kept.read(torch.from_numpy(training.batches.active_users[::EVERY]))
+            judge_all(every, training, split.train, model.embeddings(), k)
+    exact = every[0].kept.read(torch.from_numpy(active_users(training)[::EVERY]))
     floor = sum(every[0].took) / epochs
     return {
         "data": name if folder.exists() else "made",

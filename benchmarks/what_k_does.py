@@ -49,7 +49,7 @@ def measured(data: str, epochs: int, form: str, seed: int) -> dict[str, float]:
         with tempfile.TemporaryDirectory() as folder:
             config = {"seed": seed, "protocol": "irbenchmark", "data": {}}
             model = fit(plan("mf", name, k=k, values=values), split, Path(folder) / "run", config=config).run.model
-        test = evaluate_split(model, split, ks=KS, protocol="irbenchmark").test_means()
+        test = evaluate_split(model, split, ks=KS).test_means()
         found |= {f"K={k} ndcg@{at}": test[f"ndcg@{at}"] for at in KS}
         everyone = np.arange(split.train.n_users)
         lists[k] = top_k(model, everyone, k=20, exclude=split.train).items_RK

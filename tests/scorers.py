@@ -19,8 +19,8 @@ class Factors:
     def n_items(self) -> int:
         return len(self.item_ID)
 
-    def score_all(self, users: IntArray, out: Tensor | None = None) -> Tensor:
-        return torch.mm(self.user_UD[torch.from_numpy(users)], self.item_ID.T, out=out)
+    def score(self, queries: IntArray, out: Tensor | None = None) -> Tensor:
+        return torch.mm(self.user_UD[torch.from_numpy(queries)], self.item_ID.T, out=out)
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Given:
     def n_items(self) -> int:
         return self.score_UI.shape[1]
 
-    def score_all(self, users: IntArray, out: Tensor | None = None) -> Tensor:
-        return self.score_UI[torch.from_numpy(users)]
+    def score(self, queries: IntArray, out: Tensor | None = None) -> Tensor:
+        return self.score_UI[torch.from_numpy(queries)]
 
 
 def random_factors(n_users: int, n_items: int, d: int, seed: int = 0) -> Factors:

@@ -1,4 +1,4 @@
-"""The page "Add a loss" does what it says: its package is found and trained with, its entry passes the suite."""
+"""The page docs/add-a-loss.md: its package is found and trained with, and its entry passes the suite."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def block(place: str) -> str:
 
 
 def run(script: str, folder: Path, **environment: str) -> str:
-    """A script of the page, run as it stands, with this Python's commands."""
+    """Run a script of the page unchanged, with the commands of this Python."""
     commands = folder / "commands"
     commands.mkdir(exist_ok=True)
     for name, module in {"python": "", "pip": "-m pip", "shortlist": "-m shortlist"}.items():
@@ -37,8 +37,8 @@ def run(script: str, folder: Path, **environment: str) -> str:
     return answer.stdout
 
 
-def test_every_block_has_its_use() -> None:
-    """What a reader is to do is tested below; a block that is not known here would not be."""
+def test_every_block_is_tested() -> None:
+    """The tests below cover these blocks and no others."""
     assert [(each.language, each.place) for each in BLOCKS] == [
         ("python", "gce_loss.py"),
         ("toml", "pyproject.toml"),
@@ -51,14 +51,14 @@ def test_every_block_has_its_use() -> None:
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str], str]:
-    """The page's package, installed by pip into a folder of its own; what `shortlist losses gce` says then."""
+    """The page's package, installed by pip into a folder of its own, and the output of `shortlist losses gce`."""
     folder = tmp_path_factory.mktemp("package")
     for place in ("gce_loss.py", "pyproject.toml"):
         (folder / place).write_text(block(place), encoding="utf-8")
     installed = tmp_path_factory.mktemp("installed")
     environment = {
         "PYTHONPATH": f"{installed}{os.pathsep}{REPOSITORY / 'src'}",
-        # into that folder, with what is here: nothing is downloaded and nothing else is changed
+        # install into that folder, without downloads
         "PIP_TARGET": str(installed),
         "PIP_NO_DEPS": "1",
         "PIP_NO_INDEX": "1",
@@ -69,10 +69,10 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
 
 
 def test_an_installed_package_is_found_by_its_entry_point(package: tuple[Path, dict[str, str], str]) -> None:
-    folder, environment, said = package
-    assert "(1 − p^q)/q" in said
-    assert "how little wrong clicks count" in said
-    (folder / "gce_loss.py").unlink()  # what is found from here on is the installed one
+    folder, environment, output = package
+    assert "(1 − p^q)/q" in output
+    assert "how little wrong clicks count" in output
+    (folder / "gce_loss.py").unlink()  # from here on the installed module is imported
     listed = run("shortlist losses", folder, **environment)
     assert "Losses for noisy clicks: softmax losses that a wrong click moves little." in listed
     assert re.search(r"^  gce +NDCG, where some clicks are wrong$", listed, re.MULTILINE)
@@ -83,20 +83,20 @@ def test_an_installed_package_is_found_by_its_entry_point(package: tuple[Path, d
 
 
 def test_a_model_is_trained_with_it_and_ranked(package: tuple[Path, dict[str, str], str], clicks: Path) -> None:
-    """The page's own commands, on a table that takes a moment."""
+    """The commands of the page, on a small table."""
     folder, environment, _ = package
     _, rank = (each.text for each in BLOCKS if each.language == "sh" and not each.place)
     assert rank.count("shortlist train debian ") == 3
-    said = run(rank.replace(" debian ", f" {clicks} "), folder, **environment)
-    assert "gce on" in said.replace("mf with ", "")
-    assert {"sl − gce", "slatk − gce", "slatk − sl"} <= set(re.findall(r"\w+ − \w+", said))
+    output = run(rank.replace(" debian ", f" {clicks} "), folder, **environment)
+    assert "gce on" in output.replace("mf with ", "")
+    assert {"sl − gce", "slatk − gce", "slatk − sl"} <= set(re.findall(r"\w+ − \w+", output))
     config = (folder / "runs" / "gce" / "config.json").read_text(encoding="utf-8")
     assert '"q": 0.1' in config
-    told = run("shortlist recommend runs/gce --user person-00 --k 3", folder, **environment)
-    assert told.count("10") >= 3  # an even person's things are 1000 … 1019
+    output = run("shortlist recommend runs/gce --user person-00 --k 3", folder, **environment)
+    assert output.count("10") >= 3  # an even person's things are 1000 … 1019
 
 
-def test_in_the_repository_the_suite_takes_it_up(tmp_path: Path) -> None:
+def test_the_suite_covers_a_loss_in_the_repository(tmp_path: Path) -> None:
     """The loss and its entry at the ends of their files, in a copy of the repository."""
     for part in ("src", "tests"):
         shutil.copytree(REPOSITORY / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -108,15 +108,15 @@ def test_in_the_repository_the_suite_takes_it_up(tmp_path: Path) -> None:
     for file, place in ends.items():
         with (tmp_path / file).open("a", encoding="utf-8") as end:
             end.write("\n\n" + block(place))
-    said = run(block("repository"), tmp_path, PYTHONPATH=str(tmp_path / "src"))
-    passed = re.search(r"(\d+) passed", said)
+    output = run(block("repository"), tmp_path, PYTHONPATH=str(tmp_path / "src"))
+    passed = re.search(r"(\d+) passed", output)
     assert passed is not None
     assert int(passed.group(1)) > 40
-    assert "failed" not in said
+    assert "failed" not in output
 
 
 def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
-    """A made folder of what pip would leave behind."""
+    """A folder as pip would install it."""
     facts = tmp_path / "broken_losses-0.1.dist-info"
     facts.mkdir()
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-losses\nVersion: 0.1\n")

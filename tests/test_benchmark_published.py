@@ -58,7 +58,7 @@ def test_what_is_there_is_not_trained_again(benchmark: ModuleType, tmp_path: Pat
 def test_a_temperature_that_was_found_is_the_preset_s(
     benchmark: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shortlist.experiment.temperature_search.STEPS", 3)
+    monkeypatch.setattr("shortlist.training.temperature.STEPS", 3)
     looks = {**QUICK, "loss": {}, "training": {**QUICK["training"], "temperature_epochs": 1}}
     benchmark.PRESETS["sl-told"] = replace(PRESETS["sl-told"], settings=looks)
     run = benchmark.cell("sl-told", 0, tmp_path / "run")

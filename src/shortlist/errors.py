@@ -1,4 +1,4 @@
-"""The ways in which a call can end early, each with one clear line for a person to read."""
+"""Exceptions of the library. The command prints each as one line."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Iterable
 
 
 class ShortlistError(Exception):
-    """Something went wrong while working; the command exits with 1."""
+    """Base class of all errors; the command exits with 1."""
 
 
 class InputError(ShortlistError, ValueError):
-    """What was given cannot be used; the command exits with 2 and nothing has been written."""
+    """Invalid input; the command exits with 2 and nothing has been written."""
 
 
 class WriteError(ShortlistError):
-    """The disk does not take what is written: there is no room, or it breaks. Nothing that is asked for is wrong."""
+    """Write failed: disk full or I/O error."""
 
 
 class WriteTargetError(WriteError, InputError):
-    """Nothing can be written at the place that was given."""
+    """The given place cannot be written to."""
 
 
 class Interrupted(ShortlistError):
-    """A person stopped the work; the command exits with 130."""
+    """Interrupted by the user; the command exits with 130."""
 
 
 def described(problem: Exception) -> str:
-    """What an error says that nobody foresaw, in one line that is not too long.
+    """An unexpected error as one line of limited length.
 
     >>> described(TypeError("no such\\n  thing"))
     'TypeError: no such thing'
@@ -35,18 +35,22 @@ def described(problem: Exception) -> str:
     return " ".join(f"{type(problem).__name__}: {problem!s:.300}".split()).removesuffix(":")
 
 
-def missing_extra(owner: str, package: str, extra: str, error: ImportError) -> ShortlistError:
-    """An error that says how to install what a part of the library needs.
+class MissingExtra(ShortlistError):
+    """A package that an optional part of the library needs is not installed."""
+
+
+def missing_extra(owner: str, package: str, extra: str, error: ImportError) -> MissingExtra:
+    """An error for an optional dependency that is not installed, with the command that installs it.
 
     >>> print(missing_extra("ials", "implicit", "ials", ImportError("no module")))
     ials: the package implicit cannot be imported (no module); install it with: pip install 'shortlist[ials]'
     """
     how = f"install it with: pip install 'shortlist[{extra}]'"
-    return ShortlistError(f"{owner}: the package {package} cannot be imported ({error}); {how}")
+    return MissingExtra(f"{owner}: the package {package} cannot be imported ({error}); {how}")
 
 
 def unknown(owner: str, what: str, name: str, known: Iterable[str]) -> InputError:
-    """An error for a name that does not exist, with the nearest ones that do.
+    """An error for an unknown name, with the closest known one.
 
     >>> print(unknown("losses", "name", "slatkk", ["sl", "slatk"]))
     losses: unknown name 'slatkk'; did you mean 'slatk'? (known: sl, slatk)

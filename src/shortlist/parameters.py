@@ -27,7 +27,7 @@ LARGEST_SEED = 2**63 - 1
 
 @dataclass(frozen=True)
 class Search:
-    """Where tuning looks for a parameter: a range, on a log scale or not, or a list of choices."""
+    """Search space of a parameter: a range, on a linear or log scale, or a list of choices."""
 
     low: float | None = None
     high: float | None = None
@@ -35,7 +35,7 @@ class Search:
     choices: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
-        """In words: ``0.02 … 0.5 (log scale)``."""
+        """As text: ``0.02 … 0.5 (log scale)``."""
         if self.choices:
             return ", ".join(str(choice) for choice in self.choices)
         return f"{self.low:g} … {self.high:g}" + (" (log scale)" if self.log else "")
@@ -43,7 +43,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Param:
-    """One declared parameter: its default, what is allowed, and what it means."""
+    """A declared parameter: default, allowed range and description."""
 
     default: Any
     help: str = ""
@@ -57,7 +57,7 @@ class Param:
     annotation: Any = None
 
     def allowed(self) -> str:
-        """What may be given, in words: ``a number above 0``."""
+        """The allowed values as text: ``a number above 0``."""
         bounds = (("above", self.above), ("at least", self.at_least), ("below", self.below), ("at most", self.at_most))
         limits = " and ".join(f"{word} {limit:g}" for word, limit in bounds if limit is not None)
         none = " or none" if _takes(self.annotation, NoneType) else ""
@@ -114,6 +114,9 @@ class Configured:
     declared: ClassVar[Mapping[str, Param]] = MappingProxyType({})
     """The parameters of the class by name, in the order of declaration."""
 
+    given: frozenset[str]
+    """The names of the parameters that the caller has set; the others have their defaults."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         own = {name: value for name, value in vars(cls).items() if isinstance(value, Param)}
@@ -122,34 +125,42 @@ class Configured:
             typed = {name: Param(**{**vars(value), "annotation": hints[name]}) for name, value in own.items()}
             cls.declared = MappingProxyType({**cls.declared, **typed})
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, *args: Any, **values: Any) -> None:
+        if args:
+            name, example = type(self).__name__, next(iter(self.declared), "parameter")
+            expected = f"parameters by name, such as {name}({example}={args[0]!r})"
+            raise InputError(f"{name}: expected {expected}, received {args[0]!r} without a name")
         super().__init__()
         values = current_names(type(self), values)
+        self.given = frozenset(values)
         for name, parameter in self.declared.items():
             setattr(self, name, check(type(self).__name__, name, parameter, values.get(name, parameter.default)))
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """For subclasses: what follows from the parameters, once they are checked."""
+        """Hook for subclasses, called once the parameters have been validated."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.settings().items())})"
 
     def settings(self) -> dict[str, Any]:
-        """The parameters' values, as they are written to ``config.json``."""
+        """The values of the parameters, as written to ``config.json``."""
         return {name: getattr(self, name) for name in self.declared}
 
     @classmethod
     def from_text(cls, texts: Mapping[str, str], **values: Any) -> Self:
-        """Build from the texts of a command line; ``values`` are defaults that a text overrides."""
+        """Build from command-line strings; ``values`` are defaults that a string overrides."""
         for name, text in current_names(cls, texts).items():
             values[name] = _parse(cls.__name__, name, cls.declared[name], text) if isinstance(text, str) else text
         return cls(**values)
 
 
 class RenamedParameter(FutureWarning):
-    """A parameter was given by its former name."""
+    """A parameter was given under a former name."""
 
 
 def renamed(owner: type[Configured], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values that an earlier version has written, by the parameters' current names; what is unknown stays."""
+    """Values written by an earlier version under the current parameter names; unknown names are kept."""
     former = {alias: (name, one.former_values or {}) for name, one in owner.declared.items() for alias in one.aliases}
     current = {}
     for given, value in values.items():
@@ -159,7 +170,7 @@ def renamed(owner: type[Configured], values: Mapping[str, Any]) -> dict[str, Any
 
 
 def current_names(owner: type[Configured], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values by their parameters' current names; a former name is accepted with a notice, an unknown one refused.
+    """The values under current parameter names. Former names are accepted with a warning, unknown ones refused.
 
     >>> class Softmax(Configured):
     ...     tau: float = param(default=0.2, aliases=("temperature",))
@@ -184,7 +195,7 @@ def current_names(owner: type[Configured], values: Mapping[str, Any]) -> dict[st
 
 
 def check(owner: str, name: str, declared: Param, value: Any) -> Any:
-    """The one validator: the value itself if it is allowed, else an error that names owner, parameter and what is."""
+    """Validate a value: return it if it is allowed, else raise an error with owner, parameter and allowed values."""
     if isinstance(value, int) and not isinstance(value, bool) and _takes(declared.annotation, float):
         value = value if _takes(declared.annotation, int) else float(value)
     if isinstance(value, list):  # JSON has no tuples
@@ -195,7 +206,7 @@ def check(owner: str, name: str, declared: Param, value: Any) -> Any:
 
 
 def _parse(owner: str, name: str, declared: Param, text: str) -> Any:
-    """Read the text of a command line as the declared type."""
+    """Parse a command-line string as the declared type."""
     hint = declared.annotation
     if text.lower() in {"none", "null"} and _takes(hint, NoneType):
         return None

@@ -1,4 +1,4 @@
-"""Names for classes: how ``--loss slatk`` finds a class, also in a package that somebody else wrote."""
+"""Registries of classes by name, including classes that other installed packages provide."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ C = TypeVar("C")
 
 
 class Registry(Mapping[str, type[T]]):
-    """The classes of one kind by name, with those that other packages offer under an entry point.
+    """The classes of one kind by name, including those that other packages provide as entry points.
 
     >>> animals: Registry[object] = Registry("animals")
     >>> @animals.register("cat")
@@ -29,27 +29,38 @@ class Registry(Mapping[str, type[T]]):
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._classes: dict[str, type[T]] = {}
-        self._asked_others = False
+        self._is_loaded = False
 
     def register(self, name: str) -> Callable[[type[C]], type[C]]:
-        """Class decorator that enrols a class under a name."""
+        """Class decorator that registers a class under a name.
 
-        def enrol(cls: type[C]) -> type[C]:
-            if name in self._classes:
+        A class of the same name replaces the earlier one, as when a notebook cell is run again.
+        """
+
+        def decorate(cls: type[C]) -> type[C]:
+            if name in self._classes and self._classes[name].__qualname__ != cls.__qualname__:
                 raise ValueError(f"{self.kind}: the name {name!r} is taken by {self._classes[name].__qualname__}")
             self._classes[name] = cls  # type: ignore[assignment]
             return cls
 
-        return enrol
+        return decorate
+
+    def name_of(self, cls: type) -> str:
+        """The name of a registered class."""
+        self._load_others()
+        for name, known in self._classes.items():
+            if known is cls:
+                return name
+        raise ShortlistError(f"{self.kind}: expected a registered class, received {cls.__qualname__}")
 
     def _load_others(self) -> None:
-        if self._asked_others:
+        if self._is_loaded:
             return
-        self._asked_others = True
+        self._is_loaded = True
         for entry in entry_points(group=f"shortlist.{self.kind}"):
             try:
                 self._classes.setdefault(entry.name, entry.load())
-            except Exception as problem:  # whatever another package's code may raise
+            except Exception as problem:  # the code of another package may raise anything
                 package = entry.dist.name if entry.dist else entry.module
                 raise ShortlistError(
                     f"{self.kind}: {entry.name!r} of the installed package {package} cannot be loaded: "

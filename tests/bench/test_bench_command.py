@@ -20,9 +20,9 @@ from command import Answer, Command, says
 from processes import children, is_alive, needs_proc, started, wait_for
 from shortlist.bench import SHIPPED, Bench, Cell, cells, read_spec, select
 from shortlist.bench.runner import FAILED
-from shortlist.cli.bench.progress import standings, table
-from shortlist.cli.output import in_words
+from shortlist.cli.bench.progress import status_reader, table
 from shortlist.errors import WriteError
+from shortlist.formatting import format_duration
 from shortlist.runs import CHECKPOINT
 from shortlist.runs.folder import lock
 
@@ -46,7 +46,7 @@ def words(write: Write, data: Path, tmp_path: Path) -> list[object]:
     return ["bench", write(), "--data", data, "--out", tmp_path / "out"]
 
 
-class TestGood:
+class TestValid:
     def test_a_grid_and_again(self, shortlist: Command, write: Write, data: Path, tmp_path: Path) -> None:
         out = tmp_path / "out"
         spec = write(baselines=["popularity"], ours=["sl"])
@@ -97,7 +97,7 @@ class TestGood:
         answer = shortlist(*words, "--seeds", "0", "--json", "--report", tmp_path / "page.html")
         says(answer, 1, "the package altair cannot be imported")
 
-    def test_a_dry_run_says_what_would_be_done(self, shortlist: Command, words: list[object], tmp_path: Path) -> None:
+    def test_a_dry_run_lists_missing_cells(self, shortlist: Command, words: list[object], tmp_path: Path) -> None:
         answer = shortlist(*words, "--dry-run")
         assert (answer.code, answer.err) == (0, "")
         assert "clicks.csv mf sl seed 0" in answer.out
@@ -110,18 +110,19 @@ class TestGood:
         assert plan["seconds"] == pytest.approx(sum(cell["seconds"] for cell in plan["missing"]))
         assert shortlist(*words, "--dry-run", "--seeds", "0", "--json").json["missing"] == []
 
-    def test_a_dry_run_says_what_it_does_not_count(self, shortlist: Command, write: Write, words: list[object]) -> None:
+    def test_a_dry_run_names_what_its_estimate_excludes(
+        self, shortlist: Command, write: Write, words: list[object]
+    ) -> None:
         write(baselines=["ease", "popularity"])
         total = shortlist(*words, "--dry-run").out.splitlines()[-1]
         assert total.startswith("At most about ")
         assert total.endswith(
-            ": training may stop early, but evaluation is not counted, nor are 4 cells without an estimate, such as "
-            "baselines."
+            ": training may stop early; evaluation is not included, nor 4 cells without an estimate, such as baselines."
         )
         plain = shortlist(*words, "--dry-run", "--only", "sl").out.splitlines()[-1]
-        assert plain.endswith(": training may stop early, but evaluation is not counted.")
+        assert plain.endswith(": training may stop early; evaluation is not included.")
         none = shortlist(*words, "--dry-run", "--only", "ease").out.splitlines()[-1]
-        assert none == "There is no estimate of how long it takes: what has no epochs, such as baselines, is not tried."
+        assert none == "No estimate available: cells without epochs, such as baselines, are not estimated."
 
     def test_another_length_is_measured_and_not_trained(
         self, shortlist: Command, write: Write, words: list[object], data: Path, tmp_path: Path
@@ -161,7 +162,7 @@ class TestGood:
     def test_a_folder_that_is_called_as_its_grid(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It holds the cells, and is not the grid, when the same command goes on."""
+        """It holds the cells, and is not the grid, when resume with the same command."""
         monkeypatch.chdir(tmp_path)
         (tmp_path / "data" / "movielens-100k").mkdir(parents=True)
         for part in ("train", "test"):
@@ -248,7 +249,7 @@ class TestGood:
 
 
 class TestList:
-    def test_what_comes_along(self, shortlist: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_shipped_grids(self, shortlist: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("SHORTLIST_DATA", raising=False)
         answer = shortlist("bench", "--list")
         assert (answer.code, answer.err) == (0, "")
@@ -264,7 +265,7 @@ class TestList:
         grids = shortlist("bench", "--json", "--data", tmp_path).json["grids"]
         assert {grid["name"]: grid["missing"] for grid in grids}["slatk-table18"] == []
 
-    def test_how_long_it_takes(
+    def test_estimated_times(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Every loss is tried once on data that are here, and counts for all epochs of its variants and seeds."""
@@ -288,7 +289,7 @@ class TestList:
         assert grids["slatk-table4"]["seconds"] is None
         text = shortlist(*words).out
         assert re.search(r"slatk-table4 +42 +not known ", text)
-        assert re.search(rf"slatk-table18 +18 +{in_words(epochs)} ", text)
+        assert re.search(rf"slatk-table18 +18 +{format_duration(epochs)} ", text)
 
     @pytest.mark.parametrize(
         ("more", "said"),
@@ -302,7 +303,7 @@ class TestList:
         says(shortlist("bench", *more), 2, said)
 
 
-class TestBad:
+class TestInvalid:
     @pytest.mark.parametrize(
         ("changes", "said"),
         [
@@ -312,7 +313,7 @@ class TestBad:
             ({"metric": ["ndcg@5"]}, "grid.yaml: unknown key 'metric'; did you mean 'metrics'?"),
         ],
     )
-    def test_a_grid_that_speaks_of_what_is_not_there(
+    def test_published_names_must_exist(
         self, shortlist: Command, write: Write, data: Path, tmp_path: Path, changes: dict[str, Any], said: str
     ) -> None:
         says(shortlist("bench", write(**changes), "--data", data, "--out", tmp_path / "out"), 2, said)
@@ -325,8 +326,8 @@ class TestBad:
     )  # fmt: skip
     def test_sets_of_papers_that_are_not_there(self, shortlist: Command, tmp_path: Path, grid: str, who: str) -> None:
         answer = shortlist("bench", grid, "--data", tmp_path, "--out", tmp_path / "out")
-        says(answer, 2, f"a folder of that name with the tables train and test is looked for in {tmp_path}", who)
-        assert re.match(r"shortlist: bench: [\w-]+ is not at hand; ", answer.err)
+        says(answer, 2, f"expected a folder of that name with the tables train and test in {tmp_path}", who)
+        assert re.match(r"shortlist: bench: [\w-]+ is not available; ", answer.err)
         assert not (tmp_path / "out").exists()
 
     @pytest.mark.parametrize(
@@ -356,7 +357,7 @@ class TestBad:
              "grid.yaml: loss.tau: unknown parameter of bpr 'tau'")  # fmt: skip
         assert not (tmp_path / "out").exists()
 
-    def test_a_place_that_is_none(self, shortlist: Command, words: list[object], tmp_path: Path) -> None:
+    def test_an_empty_place(self, shortlist: Command, words: list[object], tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "letter.txt").write_text("mine")
         says(shortlist(*words), 2, "expected a new folder, or one that bench has made, received one with other files")
@@ -403,7 +404,7 @@ class TestBad:
         assert answer.code == 130
         under_way = "in clicks.csv mf bpr seed 0 after epoch 1"
         assert answer.err.splitlines()[-1] == (
-            f"shortlist: stopped with 1 of 4 cells done, {under_way}; the same command goes on"
+            f"shortlist: stopped with 1 of 4 cells done, {under_way}; resume with the same command"
         )
         assert [(path / CHECKPOINT).exists() for path in runs(tmp_path / "out").values()] == [True, False]
         assert not list((tmp_path / "out").rglob(FAILED))
@@ -477,7 +478,7 @@ def _figures(answer: Answer) -> list[Any]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in answer.json["rows"]]
 
 
-class TestTogether:
+class TestSeveralProcesses:
     def test_two_processes_on_one_folder(self, attempts: Attempts, write: Write, data: Path, tmp_path: Path) -> None:
         """Both end with all, and every cell is computed once."""
         out, slowly = tmp_path / "out", ({"when": {"model": "mf"}, "set": {"training.epochs": 25}},)
@@ -519,10 +520,10 @@ class TestTogether:
         wait_for(lambda: not any(is_alive(helper) for helper in helpers))
         if sent == signal.SIGINT:
             under_way = r"in clicks.csv mf sl seed 0( after epoch \d+)?, clicks.csv mf bpr seed 0( after epoch \d+)?"
-            line = f"shortlist: stopped with 0 of 2 cells done, {under_way}; the same command goes on\n"
+            line = f"shortlist: stopped with 0 of 2 cells done, {under_way}; resume with the same command\n"
             assert re.fullmatch(line, said)
 
-    def test_what_one_job_says_is_said_before_the_others_are_done(
+    def test_an_error_of_one_worker_ends_the_others(
         self, shortlist: Command, words: list[object], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("shortlist.cli.bench.execute._share", _fails_once)
@@ -560,7 +561,7 @@ class TestLive:
             bench.path(grid[number]).mkdir()
             (bench.path(grid[number]) / file).write_text(text)
 
-        now = standings(bench, grid, "ndcg@5")
+        now = status_reader(bench, grid, "ndcg@5")
 
         def drawn(height: int) -> str:
             console = Console(width=150, record=True, file=io.StringIO())

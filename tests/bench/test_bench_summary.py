@@ -31,7 +31,7 @@ def printed(rows: list[Row], width: int) -> list[str]:
 
 @pytest.mark.parametrize("grid", ["slatk-table2", "slatk-table18", "llpauc-table1", "slatk-why", "slatk-table3"])
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
-def test_figures_stand_in_one_piece(grid: str, width: int) -> None:
+def test_numbers_are_not_wrapped(grid: str, width: int) -> None:
     rows = rows_of(grid)
     lines = printed(rows, width)
     assert max(map(len, lines)) <= width
@@ -40,7 +40,7 @@ def test_figures_stand_in_one_piece(grid: str, width: int) -> None:
     heads = {f"{row.dataset}, {row.model if row.loss else 'baselines'}" for row in rows}
     assert {line for line in lines if line in heads} == heads
     shown = next(line for line in lines if line.startswith("loss ")).split()
-    told = " ".join(lines).partition("No room for ")[2].partition(":")[0]
+    told = " ".join(lines).partition("Columns hidden: ")[2].partition(" (")[0]
     left_out = told.split(", ") if told else []
     has_figures = any(row.published for row in rows)
     useful = [name for name in LEAST_USEFUL if has_figures or name not in ("published", "ratio")]
@@ -70,7 +70,7 @@ def test_variants_of_baselines_have_their_names() -> None:
     assert firsts == ["ease", "ease/n10", "popularity", "popularity/n10"]
 
 
-def test_columns_without_a_figure_are_not_shown() -> None:
+def test_empty_columns_are_hidden() -> None:
     lines = printed(rows_of("slatk-table2", published=None, p=None, validation={}, values={0: 0.1234}), 80)
     assert lines[3].split() == ["loss", "metric", "measured", "seeds", "seconds"]
     assert not any("No room" in line for line in lines)
@@ -82,7 +82,7 @@ def test_a_name_that_is_longer_than_the_terminal_is_folded() -> None:
     assert sum("0.1234" in line for line in lines) == len(rows_of("slatk-table18"))
 
 
-def test_what_failed() -> None:
+def test_failures() -> None:
     rows = rows_of("slatk-table18", values={}, failures={0: "it fell"})
     found = [line for line in printed(rows, 80) if re.search(r"@20 .*failed.* 0 \(1 failed\)", line)]
     assert len(found) == len(rows)

@@ -40,7 +40,7 @@ class TestRules:
             ("mf", "sl"), ("mf", "slatk/k5"), ("mf", "slatk/k10"), ("ease", ""),
         ]  # fmt: skip
 
-    def test_a_baseline_takes_what_concerns_it(self, tmp_path: Path) -> None:
+    def test_a_baseline_takes_only_model_and_data_settings(self, tmp_path: Path) -> None:
         rules = [{"set": {"training.epochs": 3, "loss.tau": 0.1, "data.core": 2}}]
         variants = {"clean": {"data.noise": 0.0}, "noisy": {"data.noise": 0.1}}
         found = [c for c in grid(tmp_path, settings=rules, baselines=["ease"], variants=variants) if c.model == "ease"]
@@ -63,7 +63,7 @@ class TestRules:
         assert cell.plan().training.batch is None
         assert (cell.data_options().noise, cell.data_options().protocol) == (0.1, "shortlist")
 
-    def test_wrong_values_are_said_by_the_plan(self, tmp_path: Path) -> None:
+    def test_invalid_values_are_reported_by_the_configuration(self, tmp_path: Path) -> None:
         cell = grid(tmp_path, settings=[{"set": {"loss.tau": -1}}])[0]
         with pytest.raises(InputError, match=r"SL\.tau: expected a number above 0, received -1"):
             cell.plan()
@@ -137,6 +137,6 @@ class TestOnly:
     def test_names_of_all_axes(self, found: list[Cell], names: list[str], left: set[str]) -> None:
         assert {str(cell).removesuffix(" seed 0") for cell in select(found, names)} == left
 
-    def test_a_name_that_is_none(self, found: list[Cell]) -> None:
+    def test_an_unknown_name(self, found: list[Cell]) -> None:
         with pytest.raises(InputError, match=r"--only: unknown name 'slatkk'; did you mean 'slatk'\?"):
             select(found, ["slatkk"])

@@ -33,7 +33,7 @@ def content(table: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("table", FIGURES)
-def test_every_figure_is_found(table: str) -> None:
+def test_every_published_value_is_found(table: str) -> None:
     rows = content(table)
     published = Published(table, FIGURES[table])
     for row in rows:
@@ -53,7 +53,7 @@ def test_what_papers_say_in_their_text() -> None:
     assert table.value({**place, "loss": "EASE"}, "ndcg@20") is None
 
 
-def test_percentages_are_told_as_shares() -> None:
+def test_percentages_are_returned_as_fractions() -> None:
     """CROLoss prints recall in percent; Table 17 of SL@K has shares beside seconds."""
     table = Published("croloss_table02_comparison")
     assert table.value({"dataset": "Amazon", "loss": "cross-entropy loss"}, "recall@50") == pytest.approx(0.0968)
@@ -65,15 +65,15 @@ def test_percentages_are_told_as_shares() -> None:
 def test_other_units_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "slatk_table02_top20.csv").write_text("loss,metric,k,value,unit\nSL,NDCG,20,9,‰\n")
     monkeypatch.setattr("shortlist.bench.published._FOLDER", tmp_path)
-    said = "published: slatk_table02_top20: expected figures in %, s or no unit, received '‰'"
+    said = "published: slatk_table02_top20: expected values in %, s or no unit, received '‰'"
     with pytest.raises(InputError, match=re.escape(said)):
         Published("slatk_table02_top20")
     assert not Published("slatk_table02_top20", {"loss": "BPR"}).knows({})  # of which no row is asked for
 
 
-def test_a_figure_must_be_one() -> None:
+def test_a_published_value_must_be_unique() -> None:
     table = Published("slatk_table03_ndcg_varying_k")
-    with pytest.raises(InputError, match=r"expected one figure of slatk_table03_ndcg_varying_k .*, received "):
+    with pytest.raises(InputError, match=r"expected one value of slatk_table03_ndcg_varying_k .*, received "):
         table.value({"dataset": "Health"}, "ndcg@20")
 
 

@@ -87,7 +87,7 @@ class TestSummary:
         assert (row.deviation, row.failed, row.failures, len(row.values)) == (None, 1, {1: "it fell"}, 1)
         assert row.texts()[HEAD.index("seeds")] == "1 (1 failed)"
 
-    def test_validation_stands_beside(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+    def test_validation_is_included(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
         found = results_of(spec_of(), {**drawn, "bpr": ("it fell", "it fell")})
         for cell, run in found.items():
             if isinstance(run, Run) and cell.loss == "sl":
@@ -117,7 +117,7 @@ class TestSummary:
         assert rows[0].as_json()["failures"] == {0: "it fell", 1: "no\nnumber", 2: "it fell"}
         assert pl.read_csv(io.StringIO(to_csv(rows)))["failures"][0] == "seed 0, 2: it fell; seed 1: no number"
 
-    def test_published_figures_stand_beside(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+    def test_published_values_are_included(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
         names = {"d": "Health", "mf": "MF", "sl": "SL", "slatk": {"loss": "SL@K", "train_k": "5"}, "bpr": "BPR"}
         spec = spec_of(published={"table": "slatk_table03_ndcg_varying_k", "names": names})
         rows = {row.loss: row for row in summarise(spec, results_of(spec, drawn))}
@@ -138,7 +138,7 @@ class TestSummary:
         assert sl is not None
         assert found == {"sl/a": None, "sl/b": sl, "slatk": None, "bpr": 0.0940}
 
-    def test_published_rows_are_told_apart_by_any_column(self) -> None:
+    def test_published_rows_are_identified_by_any_column(self) -> None:
         """Clean and noisy data are one dataset in the paper, with a column of its own that tells which."""
         spec = read_spec("llpauc-table5")
         figure = published_figures(spec)
@@ -150,7 +150,7 @@ class TestSummary:
         assert found["llpauc-adressa-noise", "ndcg_loss2"] == 0.0955
         assert [figure(cell, "ndcg@20") for cell in cells(spec) if not cell.loss] == [None] * 6
 
-    def test_what_was_not_measured_is_left_out(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+    def test_missing_metrics_are_left_out(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
         del drawn["sl"]
         assert [row.loss for row in summarise(spec_of(), results_of(spec_of(), drawn))] == ["slatk", "bpr"]
 
@@ -179,7 +179,7 @@ class TestMarks:
         assert rows["slatk"].is_best
         assert rows["slatk"].is_best_baseline
 
-    def test_sure_is_what_is_better_than_every_other(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+    def test_significant_is_better_than_every_other(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
         assert not any(row.is_sure for row in summarise(spec_of(), results_of(spec_of(), drawn)))
         far = {**drawn, "sl": tuple(values - 0.2 for values in drawn["sl"])}
         assert [row.loss for row in summarise(spec_of(), results_of(spec_of(), far)) if row.is_sure] == ["slatk"]
@@ -201,7 +201,7 @@ class TestMarks:
         assert rows["popularity"].p is not None
         assert rows["popularity"].p < 1e-6
 
-    def test_what_failed_on_a_seed_is_not_compared(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+    def test_rows_with_failed_seeds_are_not_compared(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
         """The best loss of all, had it not failed on a seed: the next one is marked, and the test leaves it out."""
         whole = {row.loss: row for row in summarise(spec_of(), results_of(spec_of(), drawn))}
         assert whole["slatk"].is_best
@@ -212,7 +212,7 @@ class TestMarks:
         assert {name for name, row in rows.items() if row.is_best_baseline} == {"bpr"}
         assert {name for name, row in rows.items() if row.is_sure} == {"sl"}
         assert [name for name, row in rows.items() if row.p is not None] == ["bpr"]
-        assert "Where a seed failed or is missing" in to_markdown(list(rows.values()))
+        assert "Rows with failed or missing seeds are not compared" in to_markdown(list(rows.values()))
 
     def test_ours_that_failed_leave_the_best_of_the_others_where_it_is(
         self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]
@@ -222,7 +222,7 @@ class TestMarks:
         assert [name for name, row in rows.items() if row.is_best] == ["sl"]
         assert [name for name, row in rows.items() if row.is_best_baseline] == ["sl"]
 
-    def test_what_failed_has_no_seconds(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+    def test_failed_cells_have_no_seconds(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
         found = {**drawn, "bpr": ("it fell", "it fell")}
         rows = {row.loss: row for row in summarise(spec_of(), results_of(spec_of(), found))}
         assert rows["bpr"].seconds is None
@@ -266,12 +266,13 @@ class TestForms:
         assert cells[4][5] == "failed"
         assert "- d_1 mf bpr seed 0, 1: a & b" in lines
 
-    def test_cells_of_several_versions_are_said(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
+    def test_several_versions_are_noted(self, drawn: dict[str, tuple[np.ndarray[Any, Any], ...]]) -> None:
         spec = spec_of()
         results = results_of(spec, drawn)
         for cell, run in results.items():
             assert isinstance(run, Run)
-            results[cell] = replace(run, config={"shortlist": "0.2.0" if cell.loss == "bpr" and cell.seed else "0.1.0"})
+            version = "0.2.0" if cell.loss == "bpr" and cell.seed else "0.1.0"
+            results[cell] = Run(run.folder, {"shortlist": version}, run.metrics)
             results[cell].__dict__["per_user"] = run.per_user
         rows = summarise(spec, results)
         assert {row.loss: row.versions for row in rows} == {

@@ -11,7 +11,7 @@ import pytest
 
 from command import Command
 from shortlist.bench import Bench, Cell, Failure, cells, most_epochs, read_spec, seconds_of_epoch, summarise, work
-from shortlist.bench.cell_status import standing, stopped
+from shortlist.bench.cell_status import cell_status, stopped
 from shortlist.bench.runner import FAILED, LOCKS
 from shortlist.data.public_sets import SETS
 from shortlist.errors import InputError, Interrupted, WriteError, WriteTargetError
@@ -75,7 +75,7 @@ class TestKeys:
         table.write_text(text.replace("person-07,", "person-08,", 1))
         assert self.name(write, tmp_path) != self.name(write, data)
 
-    def test_names_that_no_disk_takes(self, write: Write, data: Path) -> None:
+    def test_names_that_are_invalid_as_file_names(self, write: Write, data: Path) -> None:
         variant = "τ = 1/2: " + "löng " * 100
         name = self.name(write, data, variants={variant: {"loss.tau": 0.5}})
         assert len(name.encode()) < 200
@@ -121,7 +121,7 @@ class TestRunning:
         ],
         ids=str,
     )
-    def test_a_cell_goes_on_from_its_checkpoint_under_settings_that_decide_nothing(
+    def test_a_cell_resumes_when_only_irrelevant_settings_change(
         self, write: Write, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
     ) -> None:
         set_tau = {"set": {"loss.tau": 0.2}}
@@ -167,7 +167,7 @@ class TestOtherLengths:
         return bench, run
 
     @pytest.mark.parametrize("model", [{}, {"losses": [], "baselines": ["item_knn"]}])
-    def test_are_measured_from_the_saved_model(
+    def test_other_lengths_are_measured_from_the_saved_model(
         self, write: Write, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: dict[str, Any]
     ) -> None:
         """The same as if they had been asked for at first, and without training."""
@@ -259,9 +259,9 @@ class TestOtherLengths:
         measured = bench.run(cell)
         assert isinstance(measured, Run)
         assert measured.folder == run.folder
-        assert {path.name for path in run.folder.iterdir()} == set(FILES)
+        assert {path.name for path in run.folder.iterdir()} == {*FILES, "ids.parquet", "history.parquet"}
 
-    def test_what_the_catalogue_cannot_fill_spoils_no_run(self, write: Write, trained: tuple[Bench, Run]) -> None:
+    def test_a_length_above_the_catalogue_does_not_damage_a_run(self, write: Write, trained: tuple[Bench, Run]) -> None:
         bench, run = trained
         cell = first(write(metrics=["ndcg@41"]))
         work(bench, [cell])
@@ -294,7 +294,7 @@ class TestFailures:
         assert rows[1].texts()[5] == "failed"
         assert rows[1].failures[0] == failure.reason
 
-    def test_a_bug_in_a_loss_of_ones_own(
+    def test_an_exception_in_a_custom_loss(
         self, write: Write, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def wrong(*_: object) -> NoReturn:
@@ -307,7 +307,7 @@ class TestFailures:
         assert result.reason == "TypeError: no such thing"
         assert "in wrong" in json.loads((bench.path(cell) / FAILED).read_text())["where"]
 
-    def test_one_more_try(self, write: Write, data: Path, tmp_path: Path) -> None:
+    def test_retry(self, write: Write, data: Path, tmp_path: Path) -> None:
         bench, cell = Bench(tmp_path / "out", data), first(write())
         bench.path(cell).mkdir(parents=True)
         (bench.path(cell) / FAILED).write_text('{"reason": "the moon"}')
@@ -320,7 +320,7 @@ class TestFailures:
     @pytest.mark.parametrize(
         "problem", [Interrupted("stopped"), WriteError("no room"), WriteTargetError("no"), KeyboardInterrupt()]
     )
-    def test_what_the_machine_does_is_no_failure_of_the_cell(
+    def test_system_errors_are_not_failures_of_a_cell(
         self, write: Write, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: BaseException
     ) -> None:
         def stop(*_: object, **__: object) -> NoReturn:
@@ -340,7 +340,7 @@ class TestFailures:
         (bench.path(cell) / CHECKPOINT).write_bytes(b"torn")
         result = bench.run(cell)
         assert isinstance(result, Failure)
-        assert "expected a whole checkpoint, received a damaged file" in result.reason
+        assert "expected a complete checkpoint, received a damaged file" in result.reason
         bench.forget(cell)
         assert isinstance(bench.run(cell), Run)
 
@@ -374,18 +374,18 @@ class TestPlaces:
         ) as told:
             Bench(tmp_path / "out", data).path(cell)
         assert str(data) in str(told.value)
-        with pytest.raises(InputError, match="is looked for where --data or SHORTLIST_DATA says"):
+        with pytest.raises(InputError, match="in the folder of --data or SHORTLIST_DATA"):
             Bench(tmp_path / "out").path(cell)
         with pytest.raises(InputError, match="fetch it with `shortlist data get ml-1m`"):
             Bench(tmp_path / "out").path(first(write(datasets=["ml-1m"])))
         assert not (tmp_path / "out").exists()
 
-    def test_a_raw_table_does_not_stand_in_for_the_set_of_a_paper(self, tmp_path: Path, shortlist: Command) -> None:
+    def test_a_raw_table_does_not_replace_a_dataset_of_a_paper(self, tmp_path: Path, shortlist: Command) -> None:
         """Published figures are of splits; the registered set of the same name is all ratings."""
         assert "amazon2014-health" in SETS
         answer = shortlist("bench", "slatk-table4", "--only", "amazon2014-health", "--data", tmp_path, "--out", "x")
         assert answer.code == 2
-        assert "bench: amazon2014-health is not at hand; SL@K's authors have it, in github.com/" in answer.err
+        assert "bench: amazon2014-health is not available; SL@K's authors have it, in github.com/" in answer.err
         assert str(tmp_path) in answer.err
         assert Bench(tmp_path).source("amazon2014-health") == "amazon2014-health"  # for a grid of one's own
 
@@ -406,13 +406,13 @@ class TestPlaces:
             tmp_path.chmod(0o755)
         assert not out.exists()
 
-    def test_a_cell_that_another_process_has(self, write: Write, data: Path, tmp_path: Path) -> None:
+    def test_a_cell_locked_by_another_process(self, write: Write, data: Path, tmp_path: Path) -> None:
         bench, cell = Bench(tmp_path / "out", data), first(write())
         with lock(bench.lock(bench.path(cell))), pytest.raises(RunLocked):
             bench.run(cell)
         assert isinstance(bench.run(cell), Run)
 
-    def test_what_the_other_process_leaves_is_taken_over(
+    def test_unfinished_cells_of_another_process_are_computed(
         self, write: Write, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         bench = Bench(tmp_path / "out", data)
@@ -430,33 +430,33 @@ class TestPlaces:
         assert len(waited) == 1
 
 
-class TestStanding:
+class TestCellStatus:
     def test_from_waiting_to_done(self, write: Write, data: Path, tmp_path: Path) -> None:
         bench, (cell, other, *_) = Bench(tmp_path / "out", data), cells(read_spec(write()))
-        assert standing(bench, cell, "ndcg@5").state == "waiting"
+        assert cell_status(bench, cell, "ndcg@5").state == "waiting"
         path = bench.path(cell)
         with lock(bench.lock(path)):
-            assert standing(bench, cell, "ndcg@5").state == "running"
+            assert cell_status(bench, cell, "ndcg@5").state == "running"
             path.mkdir()
             lines = '{"epoch": 1, "loss": 2.0, "valid ndcg": 0.25}\n{"epoch": 2, "loss": 1.0}\n{"epoch": 3, "lo'
             (path / "log.jsonl").write_text(lines)
-            now = standing(bench, cell, "ndcg@5")
+            now = cell_status(bench, cell, "ndcg@5")
             assert (now.state, now.epoch, now.validation) == ("running", 2, 0.25)
             os.utime(bench.lock(path), (0, 0))  # whoever comes later sees it, too
-            assert standing(bench, cell, "ndcg@5").state == "running"
-        assert standing(bench, cell, "ndcg@5").state == "waiting"  # left by somebody
+            assert cell_status(bench, cell, "ndcg@5").state == "running"
+        assert cell_status(bench, cell, "ndcg@5").state == "waiting"  # left by somebody
         (path / "log.jsonl").unlink()
         run = bench.run(cell)
         assert isinstance(run, Run)
-        done = standing(bench, cell, "ndcg@5")
+        done = cell_status(bench, cell, "ndcg@5")
         assert (done.state, done.value) == ("done", run.metrics["test"]["ndcg@5"])
         assert [line["epoch"] for line in read_log(path)] == [1, 2, 3, 4]
         bench.path(other).mkdir()
         (bench.path(other) / FAILED).write_text('{"reason": "why"}')
-        failed = standing(bench, other, "ndcg@5")
+        failed = cell_status(bench, other, "ndcg@5")
         assert (failed.state, failed.reason) == ("failed", "why")
 
-    def test_what_was_under_way_when_a_command_was_stopped(self, write: Write, data: Path, tmp_path: Path) -> None:
+    def test_unfinished_cells_of_an_interrupted_command(self, write: Write, data: Path, tmp_path: Path) -> None:
         bench, grid = Bench(tmp_path / "out", data), list(cells(read_spec(write())))
         bench.run(grid[0])
         locks = [bench.lock(bench.path(cell)) for cell in grid]

@@ -24,7 +24,7 @@ from shortlist.parameters import RenamedParameter, current_names
 
 
 class TestReading:
-    def test_what_is_not_said(self, tmp_path: Path) -> None:
+    def test_missing_values(self, tmp_path: Path) -> None:
         spec = read_spec(write(tmp_path, seeds=[4, 2]))
         assert (spec.k, spec.models, spec.metrics, spec.seeds) == (20, ["mf"], ["ndcg@20", "recall@20"], [4, 2])
 
@@ -92,7 +92,7 @@ class TestReading:
                 "unknown table 'slatk_table2'; did you mean 'slatk_table02_top20'?",
             ),
             ({"published": {"tabel": "x"}}, "grid.yaml: "),
-            ({"published": {"table": "slatk_table01_datasets"}}, "expected a table of measured figures"),
+            ({"published": {"table": "slatk_table01_datasets"}}, "expected a table of measured values"),
             (
                 {"published": {"table": "slatk_table02_top20", "where": {"data": "x"}}},
                 "unknown column 'data'; did you mean 'dataset'?",
@@ -125,7 +125,7 @@ class TestReading:
             ),
         ],
     )
-    def test_what_is_wrong_is_said_in_one_line(self, tmp_path: Path, changes: dict[Any, Any], said: str) -> None:
+    def test_errors_are_one_line(self, tmp_path: Path, changes: dict[Any, Any], said: str) -> None:
         with pytest.raises(InputError) as caught:
             read_spec(write(tmp_path, changes))
         assert said in str(caught.value)
@@ -134,12 +134,12 @@ class TestReading:
     @pytest.mark.parametrize(
         ("content", "said"),
         [
-            (b"title: [", "bad.yaml: expected YAML, received a text that is none: "),
+            (b"title: [", "bad.yaml: expected YAML, received invalid YAML: "),
             (b"- a\n- b\n", "bad.yaml: expected keys with values, received list"),
             (b"", "bad.yaml: expected keys with values, received NoneType"),
             (b"just words", "bad.yaml: expected keys with values, received str"),
-            (b"title: \xff\xfe", "bad.yaml: expected YAML, received a text that is none: "),
-            (b"title: !!python/object/apply:os.system [ls]", "bad.yaml: expected YAML, received a text that is none"),
+            (b"title: \xff\xfe", "bad.yaml: expected YAML, received invalid YAML: "),
+            (b"title: !!python/object/apply:os.system [ls]", "bad.yaml: expected YAML, received invalid YAML"),
             (b"losses: [sl]", "bad.yaml: expected a value of title, received none"),
             (b"a: &a [*a]", "bad.yaml: expected "),
             (
@@ -152,7 +152,7 @@ class TestReading:
             ),
         ],
     )
-    def test_what_is_no_specification(self, tmp_path: Path, content: bytes, said: str) -> None:
+    def test_invalid_specifications(self, tmp_path: Path, content: bytes, said: str) -> None:
         (tmp_path / "bad.yaml").write_bytes(content)
         with pytest.raises(InputError) as caught:
             read_spec(tmp_path / "bad.yaml")
@@ -174,9 +174,7 @@ class TestReading:
         with pytest.raises(InputError, match="expected a file of YAML, received Is a directory"):
             read_spec(tmp_path)
 
-    def test_a_file_stands_before_a_shipped_name_and_a_folder_does_not(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_file_takes_precedence_over_a_shipped_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         place = Path("slatk-table18")
         place.mkdir()
@@ -208,7 +206,7 @@ class TestReading:
             assert f"| `{name}` |" in text
 
     @pytest.mark.parametrize("name", SHIPPED)
-    def test_who_has_the_sets_is_said(self, name: str) -> None:
+    def test_sources_of_datasets_are_named(self, name: str) -> None:
         """In one line where they are missing, and in the documents."""
         text = (Path(__file__).parents[2] / "docs" / "bench.md").read_text(encoding="utf-8")
         sets = [dataset for dataset in read_spec(name).datasets if dataset != DEBIAN_NAME]
@@ -274,7 +272,7 @@ class TestSettings:
             ({"training.metric": "ndgc"}, "grid.yaml: training.metric: expected one of "),
         ],
     )
-    def test_what_is_wrong_is_said_by_its_key(self, tmp_path: Path, values: dict[str, Any], said: str) -> None:
+    def test_errors_name_the_key(self, tmp_path: Path, values: dict[str, Any], said: str) -> None:
         cell = grid(tmp_path, settings=[{"set": values}])[0]
         with pytest.raises(InputError) as caught:
             cell.check("grid.yaml")
@@ -313,7 +311,7 @@ def test_there_is_a_preset_for_each_row_that_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
-def test_a_preset_is_as_the_results_have_it(name: str) -> None:
+def test_presets_match_the_results_page(name: str) -> None:
     """Its settings are those of docs/results/published.md, or of the grid of Table 2; its figures are Table 2's."""
     if name in YELP:
         assert PRESETS[name].settings == measured()[name]

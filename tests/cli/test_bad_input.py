@@ -27,7 +27,7 @@ def test_k_outside_the_catalogue(shortlist: Command, ease: Path, k: int) -> None
 
 
 @pytest.mark.parametrize("ks", ["0", "5,-2", "5,,10", "ten"])
-def test_lengths_that_are_none(shortlist: Command, clicks: Path, ease: Path, tmp_path: Path, ks: str) -> None:
+def test_invalid_lengths(shortlist: Command, clicks: Path, ease: Path, tmp_path: Path, ks: str) -> None:
     refused(shortlist("evaluate", ease, "--ks", ks), "--ks")
     refused(shortlist("train", clicks, "--ks", ks, "--out", tmp_path / "run"), "--ks")
     assert list(tmp_path.iterdir()) == []
@@ -174,7 +174,11 @@ def test_one_or_many_users(shortlist: Command, ease: Path, tmp_path: Path) -> No
     ("problem", "code", "line"),
     [
         (ShortlistError("ease: the disk is full"), 1, "shortlist: ease: the disk is full\n"),
-        (ZeroDivisionError("by\nzero"), 1, "shortlist: ZeroDivisionError: by zero (SHORTLIST_DEBUG=1 tells more)\n"),
+        (
+            ZeroDivisionError("by\nzero"),
+            1,
+            "shortlist: ZeroDivisionError: by zero (set SHORTLIST_DEBUG=1 for a traceback)\n",
+        ),
     ],
 )
 def test_failures_have_their_own_code(

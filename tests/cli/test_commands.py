@@ -69,9 +69,7 @@ class TestHelp:
             ({"OMP_WAIT_POLICY": "active"}, None),
         ],
     )
-    def test_waiting_threads_leave_cores_to_others_unless_told_otherwise(
-        self, before: dict[str, str], after: str | None
-    ) -> None:
+    def test_waiting_threads_sleep_early_unless_configured(self, before: dict[str, str], after: str | None) -> None:
         told = "import atexit, os; atexit.register(lambda: print('spins', os.environ.get('GOMP_SPINCOUNT'))); "
         words = [sys.executable, "-c", told + "from shortlist.cli import main; main(['--version'])"]
         given = {name: value for name, value in os.environ.items() if name not in {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}}
@@ -151,7 +149,7 @@ class TestTrain:
 
 
 class TestEvaluate:
-    def test_gives_the_figures_of_the_run(self, shortlist: Command, ease: Path) -> None:
+    def test_gives_the_metrics_of_the_run(self, shortlist: Command, ease: Path) -> None:
         stored = json.loads((ease / "metrics.json").read_text())
         measured = shortlist("evaluate", ease, "--json").json
         for part in ("test", "valid"):
@@ -246,8 +244,9 @@ class TestModels:
 def test_a_terminal_sees_progress_and_a_pipe_does_not(ease: Path) -> None:
     """A bar is drawn on stderr once a step takes longer than a moment; here the moment is made short."""
     program = (
-        "import time, shortlist.cli.output as output\noutput.PATIENCE = 0.01\n"
-        "with output.step('evaluating') as report:\n    report(3, 10)\n    time.sleep(0.3)\n    report(9, 10)\n"
+        "import time, shortlist.progress as progress\nprogress.DELAY = 0.01\n"
+        "with progress.progress_bar('evaluating') as report:\n    report(3, 10)\n"
+        "    time.sleep(0.3)\n    report(9, 10)\n"
         "print('done')"
     )
     words = [sys.executable, "-c", program]

@@ -12,7 +12,8 @@ from shortlist.bench import Row
 from shortlist.bench.results import HEAD
 from shortlist.cli import run
 from shortlist.cli.output import print_json
-from shortlist.metrics import SIGNIFICANCE, format_p
+from shortlist.formatting import format_p
+from shortlist.metrics import SIGNIFICANCE
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def test_a_page_that_needs_nothing_else(shortlist: Command, ease: Path, populari
 
 
 @pytest.mark.parametrize("p", [0.5, 0.0499, 0.00001])
-def test_p_values_are_told_alike_everywhere(
+def test_p_values_are_formatted_alike(
     p: float, ease: Path, popularity: Path, tmp_path: Path, shortlist: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shortlist.metrics.comparison.holm", lambda raw: [p for _ in raw])
@@ -77,7 +78,7 @@ def refused(answer: Answer, text: str) -> None:
     assert text in answer.err
 
 
-def test_what_cannot_be_compared(shortlist: Command, ease: Path, popularity: Path, tmp_path: Path) -> None:
+def test_runs_that_cannot_be_compared(shortlist: Command, ease: Path, popularity: Path, tmp_path: Path) -> None:
     refused(shortlist("compare", ease), "expected two or more runs, received 1")
     refused(shortlist("compare", ease, ease), "received the same one twice")
     refused(shortlist("compare", ease, popularity, "--metric", "ndgc@20"), "did you mean 'ndcg@20'?")

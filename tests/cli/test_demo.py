@@ -3,14 +3,15 @@
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from command import Command
 from shortlist.cli.demo import CONTESTANTS, SETTINGS
-from shortlist.experiment import temperature_search
 from shortlist.runs import open_run
+from shortlist.training import temperature
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -23,7 +24,7 @@ def test_demo(shortlist: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "pooled": {"epochs": 1},
     }.items():
         monkeypatch.setitem(SETTINGS, model, {**SETTINGS[model], "training": few})
-    monkeypatch.setattr(temperature_search, "STEPS", 1)
+    monkeypatch.setattr(temperature, "STEPS", 1)
     answer = shortlist("demo", "--out", tmp_path / "demo", "--json")
     assert answer.code == 0, answer.err
     told = answer.json
@@ -47,6 +48,25 @@ def test_demo(shortlist: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "libglib2.0-0 ✓" in page
     assert json.loads((tmp_path / "demo" / "runs" / "ease" / "metrics.json").read_text()) == told["runs"]["ease"]
     assert open_run(tmp_path / "demo" / "runs" / "item_knn").users.index("git") >= 0
+
+
+def test_a_missing_extra_leaves_out_its_row_and_says_so(
+    shortlist: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without implicit and altair: no iALS, no page; everything else is there."""
+    for package in ("implicit.cpu.als", "altair"):
+        monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr("shortlist.cli.demo.CONTESTANTS", {"popularity": ("popularity", None), "ials": ("ials", None)})
+    answer = shortlist("demo", "--out", tmp_path / "demo", "--json")
+    assert answer.code == 0, answer.err
+    assert list(answer.json["runs"]) == ["popularity"]
+    assert answer.json["page"] is None
+    ials, page = answer.json["missing"]
+    assert "install it with: pip install 'shortlist[ials]'" in ials
+    assert "install it with: pip install 'shortlist[report]'" in page
+    assert ials in answer.err
+    assert page in answer.err
+    assert not (tmp_path / "demo" / "report.html").exists()
 
 
 @pytest.mark.skipif(not os.environ.get("SHORTLIST_SLOW"), reason="takes a minute; SHORTLIST_SLOW=1 runs it")

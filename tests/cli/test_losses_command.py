@@ -34,7 +34,7 @@ def test_the_list_is_by_family(shortlist: Command) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_one_loss_is_told_whole(shortlist: Command, name: str) -> None:
+def test_one_loss_is_described_completely(shortlist: Command, name: str) -> None:
     answer, loss = shortlist("losses", name), registry[name]
     assert [line for line in answer.out.splitlines() if len(line.rstrip()) > 80] == []
     told = in_one_line(answer.out)
@@ -44,7 +44,7 @@ def test_one_loss_is_told_whole(shortlist: Command, name: str) -> None:
         assert f"loss.{key} " in told
 
 
-def test_defaults_ranges_and_search_spaces_are_told(shortlist: Command) -> None:
+def test_defaults_ranges_and_search_spaces_are_printed(shortlist: Command) -> None:
     rows = [in_one_line(line) for line in shortlist("losses", "sl").out.splitlines()]
     row = rows.index("loss.tau 0.2 temperature τ of the scores")
     assert in_one_line(" ".join(rows[row + 1 : row + 3])).startswith(
@@ -52,7 +52,7 @@ def test_defaults_ranges_and_search_spaces_are_told(shortlist: Command) -> None:
     )
 
 
-def test_programs_are_told_the_same(shortlist: Command) -> None:
+def test_json_has_the_same_values(shortlist: Command) -> None:
     everything = shortlist("losses", "--json").json["losses"]
     assert sorted(everything) == sorted(registry)
     one = shortlist("losses", "slatk", "--json").json
@@ -68,7 +68,7 @@ def test_programs_are_told_the_same(shortlist: Command) -> None:
     }
 
 
-def test_an_unknown_name_is_said(shortlist: Command) -> None:
+def test_an_unknown_name_is_reported(shortlist: Command) -> None:
     answer = shortlist("losses", "slak")
     assert answer.code == 2
     assert answer.err.startswith("shortlist: losses: unknown name 'slak'; did you mean 'slatk'?")

@@ -23,7 +23,7 @@ def trained(request: pytest.FixtureRequest, clicks: Path, tmp_path_factory: pyte
     return folder
 
 
-def test_a_history_gets_a_list_of_its_taste(shortlist: Command, trained: Path) -> None:
+def test_recommendations_match_the_history(shortlist: Command, trained: Path) -> None:
     answer = shortlist("recommend", trained, "--history", "1001,1004, 1009,1012,1001", "--k", 5, "--json")
     assert answer.code == 0
     items = answer.json["items"]
@@ -53,7 +53,7 @@ def test_a_long_history_is_not_taken_for_the_name_of_a_file(shortlist: Command, 
     assert all(each["item_id"] >= 1020 for each in answer.json["items"])
 
 
-def test_the_history_of_somebody_known_gives_nearly_the_known_list(trained: Path) -> None:
+def test_the_history_of_a_known_user_gives_nearly_the_same_list(trained: Path) -> None:
     opened = open_run(trained)
     found = []
     for user in opened.users.values[:20]:
@@ -74,7 +74,7 @@ def test_vectors_from_python(trained: Path) -> None:
     opened = open_run(trained)
     vectors = opened.fold_in([[1000, 1001], pl.Series([1025])])
     assert vectors.shape == (2, 8)
-    scores = opened.model.score_vectors(vectors)
+    scores = opened.model.score(vectors)
     assert scores[0, :20].mean() > scores[0, 20:].mean()
     assert scores[1, :20].mean() < scores[1, 20:].mean()
     with pytest.raises(InputError, match="item: unknown id '7'"):
@@ -103,9 +103,17 @@ def test_inner_products_too(shortlist: Command, model: list[str], clicks: Path, 
     assert all(1000 <= each["item_id"] < 1020 for each in answer.json["items"])
 
 
-def test_a_model_without_vectors_says_so(shortlist: Command, ease: Path) -> None:
-    answer = shortlist("recommend", ease, "--history", "1001")
-    assert answer.code == 2
-    assert "expected a model of vectors to take a history, received ease" in answer.err
-    with pytest.raises(InputError, match="received ease"):
-        open_run(ease).fold_in([[1001]])
+@pytest.mark.parametrize("model", ["ease", "item_knn", "popularity"])
+def test_baselines_take_histories(shortlist: Command, model: str, clicks: Path, tmp_path: Path) -> None:
+    """The history of a user of training gets the list that the model gives this user."""
+    assert shortlist("train", clicks, "--model", model, "--out", tmp_path / "run", "--json").code == 0
+    opened = open_run(tmp_path / "run")
+    for user in opened.users.values[:5]:
+        row = opened.split.train.row(opened.users.index(user))
+        new = recommend_to(opened, opened.items.values[row], 5, exclude=_other_known(opened, user))
+        assert new.equals(recommend(opened, [user], 5).drop("user_id"))
+    answer = shortlist("recommend", tmp_path / "run", "--history", "1001,1004,1009,1012", "--k", 5, "--json")
+    assert answer.code == 0
+    items = [each["item_id"] for each in answer.json["items"]]
+    assert len(set(items) - {1001, 1004, 1009, 1012}) == 5
+    assert model == "popularity" or all(1000 <= item < 1020 for item in items)

@@ -16,13 +16,13 @@ from command import Answer, Command, says
 from shortlist.data import load as load_data
 from shortlist.errors import InputError
 from shortlist.experiment import plan
+from shortlist.experiment.experiment import training_of
 from shortlist.experiment.presets import PRESETS, Preset
-from shortlist.experiment.temperature_search import find_temperature, trial_epochs
 from shortlist.losses import Loss
-from shortlist.models import TrainableModel
 from shortlist.runs import CHECKPOINT, open_run
 from shortlist.runs.folder import lock
 from shortlist.training.checkpoint import load
+from shortlist.training.temperature import best_temperature, trial_epochs
 from terminal import watched
 
 SETTINGS = ("model.dim=8", "optimizer.lr=0.05", "training.epochs=6", "training.validate_every=2",
@@ -51,7 +51,7 @@ def tastes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-class TestGood:
+class TestValid:
     def test_from_table_to_lists(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         out = tmp_path / "run"
         trained = shortlist(*words(clicks, out))
@@ -88,7 +88,7 @@ class TestGood:
         says(answer, 2, "presets: unknown name 'slatk-click-mf'; did you mean 'slatk-clicks-mf'?")
 
     @pytest.mark.parametrize("command", ["train", "tune"])
-    def test_help_tells_the_names_of_all_presets(self, shortlist: Command, command: str) -> None:
+    def test_help_names_all_presets(self, shortlist: Command, command: str) -> None:
         shown = shortlist(command, "--help").out
         told = set(re.findall(r"[a-z0-9]+", shown.split("LOSS-SET-MODEL")[1].split("For instance")[0]))
         alone = {name for name in PRESETS if "yelp2018" in name}  # which the help tells as a whole
@@ -103,7 +103,7 @@ class TestGood:
         out = tmp_path / "run"
         slowly = settings("training.epochs=100", "training.patience=1000", "optimizer.lr=0.003")
         arguments = [*words(tastes, out), "--loss", "sl", *slowly]
-        program = "import shortlist.cli as cli, shortlist.cli.output as output; output.PATIENCE = 0; cli.main()"
+        program = "import shortlist.cli as cli, shortlist.progress as progress; progress.DELAY = 0; cli.main()"
         lengths = set()
 
         def look() -> None:
@@ -201,7 +201,7 @@ def stopped(shortlist: Command, clicks: Path, tmp_path: Path) -> tuple[Path, Pat
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shortlist.experiment.experiment.evaluate_split", interrupt)
+        patch.setattr("shortlist.experiment.experiment.evaluate_task", interrupt)
         says(shortlist(*words(table, out)), 130, "shortlist: interrupted\n")
     assert sorted(files(out)) == [CHECKPOINT, "log.jsonl"]
     return table, out
@@ -268,7 +268,7 @@ class TestBadResumes:
             (out / CHECKPOINT).write_bytes(whole[:length])
             before = files(out)
             answer = shortlist(*words(table, out, "--resume"))
-            says(answer, 2, f"{out / CHECKPOINT}: expected a whole checkpoint, received a damaged file")
+            says(answer, 2, f"{out / CHECKPOINT}: expected a complete checkpoint, received a damaged file")
             assert files(out) == before
         (out / CHECKPOINT).write_bytes(whole)
         assert shortlist(*words(table, out, "--resume")).code == 0
@@ -325,22 +325,22 @@ class TestTemperature:
             patch.setattr(place, interrupt)
             return shortlist(*arguments)
 
-    def test_a_resume_does_not_look_again(
+    def test_a_resumed_run_does_not_search_the_temperature_again(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("shortlist.experiment.temperature_search.STEPS", 3)
+        monkeypatch.setattr("shortlist.training.temperature.STEPS", 3)
         whole, out = tmp_path / "whole", tmp_path / "run"
         look = settings("training.temperature_epochs=1")
         assert shortlist(*words(clicks, whole), *look).code == 0
-        answer = self.interrupted_at("shortlist.experiment.experiment.find_temperature", shortlist, *words(clicks, out))
+        answer = self.interrupted_at("shortlist.training.loop.best_temperature", shortlist, *words(clicks, out))
         assert answer.code == 0  # it was not looked for where it is not to be
         answer = self.interrupted_at(
-            "shortlist.experiment.experiment.evaluate_split", shortlist, *words(clicks, out), *look, "--overwrite"
+            "shortlist.experiment.experiment.evaluate_task", shortlist, *words(clicks, out), *look, "--overwrite"
         )
         says(answer, 130, "interrupted")
         looked = load(out / CHECKPOINT).facts["progress"]["log"][0]
         answer = self.interrupted_at(
-            "shortlist.experiment.experiment.find_temperature", shortlist, *words(clicks, out), *look, "--resume"
+            "shortlist.training.loop.best_temperature", shortlist, *words(clicks, out), *look, "--resume"
         )
         assert (answer.code, answer.err) == (0, "")
         assert contents(out) == contents(whole)
@@ -353,11 +353,11 @@ class TestTemperature:
     ) -> None:
         look = settings("training.temperature_epochs=1")
         arguments = [*words(clicks, tmp_path / "run"), *look]
-        answer = self.interrupted_at("shortlist.training.batches.WholeCatalogue.epoch", shortlist, *arguments)
+        answer = self.interrupted_at("shortlist.tasks.WholeCatalogue.epoch", shortlist, *arguments)
         says(answer, 130, "shortlist: interrupted\n")
         assert list(tmp_path.iterdir()) == []
         answer = shortlist(*arguments, "--resume")
-        note = f"shortlist: {tmp_path / 'run'}: there is nothing to resume; training begins from the start\n"
+        note = f"shortlist: {tmp_path / 'run'}: nothing to resume; starting a new training\n"
         assert (answer.code, answer.err) == (0, note)
         assert shortlist(*words(clicks, tmp_path / "whole"), *look).code == 0
         assert contents(tmp_path / "run") == contents(tmp_path / "whole")
@@ -365,8 +365,8 @@ class TestTemperature:
     def test_a_temperature_that_fails_is_not_chosen(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("shortlist.experiment.temperature_search.FACTORS", (5e-42, 2.0))
-        monkeypatch.setattr("shortlist.experiment.temperature_search.STEPS", 3)
+        monkeypatch.setattr("shortlist.training.temperature.FACTORS", (5e-42, 2.0))
+        monkeypatch.setattr("shortlist.training.temperature.STEPS", 3)
         assert shortlist(*words(clicks, tmp_path / "run"), *settings("training.temperature_epochs=1")).code == 0
         run = open_run(tmp_path / "run")
         assert run.config["loss"]["tau"] == 0.4
@@ -379,16 +379,16 @@ class TestTemperature:
     def test_trials_are_around_the_default_of_the_loss(
         self, clicks: Path, loss: str, expected: list[float], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("shortlist.experiment.temperature_search.STEPS", 3)
-        best, told = self.found(clicks, loss, lambda tried: -abs(tried - 2.0))  # the third is best
-        assert told == expected
+        monkeypatch.setattr("shortlist.training.temperature.STEPS", 3)
+        best, tried = self.found(clicks, loss, lambda done: -abs(done - 2.0))  # the third is best
+        assert tried == expected
         assert best == expected[2]
 
     @pytest.mark.parametrize(
         ("until", "tried", "best"),
         [(-1, [], 0.2), (2, [], 0.2), (3, [0.2], 0.2), (6, [0.2, 0.1], 0.1), (11, [0.2, 0.1, 0.4], 0.4)],
     )
-    def test_when_the_time_is_over_the_best_so_far_is_it(
+    def test_the_best_trial_within_the_time_is_used(
         self, clicks: Path, until: float, tried: list[float], best: float, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A trial takes three steps, each of which takes a second here; each temperature is better than the last."""
@@ -398,8 +398,8 @@ class TestTemperature:
             nonlocal now
             now += 1.0
 
-        monkeypatch.setattr("shortlist.experiment.temperature_search.STEPS", 3)
-        monkeypatch.setattr("shortlist.experiment.temperature_search.monotonic", lambda: now)
+        monkeypatch.setattr("shortlist.training.temperature.STEPS", 3)
+        monkeypatch.setattr("shortlist.training.temperature.monotonic", lambda: now)
         monkeypatch.setattr("shortlist.losses.Loss.after_step", after_step)
         assert self.found(clicks, "sl", float, until=until) == (best, tried)
 
@@ -407,21 +407,24 @@ class TestTemperature:
         self, table: Path, loss: str, value: Callable[[int], float], until: float = math.inf
     ) -> tuple[float, list[float]]:
         """The temperature that is found where the value depends on how many were tried before, and what was tried."""
-        chosen, split, told = plan("mf", loss, values={"training": {"temperature_epochs": 1}}), load_data(table), []
-        assert isinstance(chosen.model, TrainableModel)
-        assert chosen.loss is not None
-        best = find_temperature(
-            chosen.model,
-            chosen.loss,
-            split.train,
-            lambda model: value(len(told)),
-            training=chosen.training,
-            optimizer=chosen.optimizer,
-            seed=0,
-            until=until,
-            told=lambda tau, value: told.append(tau),
-        )
-        return best, told
+        chosen, tried = plan("mf", loss, values={"training": {"temperature_epochs": 1}}), []
+        training = training_of(chosen, load_data(table), seed=0)
+        training._validated = lambda model: value(len(tried))  # type: ignore[method-assign]
+
+        def noted(default: float, trial: Callable[[float], float], until: float) -> float:
+            def noting(tau: float) -> float:
+                reached = trial(tau)
+                tried.append(tau)
+                return reached
+
+            return best_temperature(default, noting, until)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("shortlist.training.loop.best_temperature", noted)
+            best = training.search_temperature(until)
+        assert best is not None
+        assert training.loss.settings()["tau"] == best
+        return best, tried
 
     @pytest.mark.parametrize(
         ("epochs", "temperature_epochs", "expected"),
@@ -432,13 +435,12 @@ class TestTemperature:
     ) -> None:
         """With so few people an epoch is one step, of which a trial wants 250."""
         chosen = plan("mf", "sl", values={"training": {"epochs": epochs, "temperature_epochs": temperature_epochs}})
-        assert isinstance(chosen.model, TrainableModel)
-        assert chosen.loss is not None
-        assert trial_epochs(chosen.model, chosen.loss, load_data(clicks).train, chosen.training) == expected
+        steps = training_of(chosen, load_data(clicks), seed=0).batches.steps
+        assert trial_epochs(steps, temperature_epochs, epochs) == expected
 
 
 class TestFailures:
-    def test_a_loss_that_is_no_number(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+    def test_a_loss_that_is_not_finite(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         out = tmp_path / "run"
         answer = shortlist(*words(clicks, out, "--loss", "bpr", "--set", "optimizer.lr=1e30"))
         says(answer, 1, "became", "in epoch ", "; try an optimizer.lr below 1e+30\n")
@@ -465,7 +467,7 @@ class TestFailures:
         (tmp_path / "t.csv").write_text("user,item\n" + "".join(f"{user},{item}\n" for user, item in rows))
         out = tmp_path / "run"
         answer = shortlist(*words(tmp_path / "t.csv", out, "--set", "optimizer.lr=1e-9"))
-        says(answer, 1, "training never got past popularity: ndcg ", "; try ")
+        says(answer, 1, "training did not exceed popularity: ndcg ", "; try ")
         assert sorted(files(out)) == [CHECKPOINT, "log.jsonl"]
 
     def test_a_failure_keeps_the_earlier_run(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:

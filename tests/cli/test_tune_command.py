@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -34,7 +35,7 @@ def train(shortlist: Command, command: str, out: Path) -> Path:
     return out
 
 
-class TestGood:
+class TestValid:
     def test_from_table_to_run_and_again(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         out = tmp_path / "tuned"
         answer = shortlist(*words(clicks, out, "--trials", 6, "--seed", 2, "--json"))
@@ -60,7 +61,7 @@ class TestGood:
         assert open_run(again).metrics["valid"] == run.metrics["valid"]
         assert len(shortlist("recommend", out / "best", "--user", "person-07", "--k", 5, "--json").json["items"]) == 5
 
-    def test_the_loss_that_a_model_chooses_is_said(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+    def test_the_default_loss_of_a_model_is_shown(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         few = ("model.dim=4", "model.hidden=8,4", "training.epochs=2", "training.beat_popularity=false")
         arguments = ["tune", clicks, "--model", "ncf", "--k", 5, *(word for text in few for word in ("--set", text))]
         told = shortlist(*arguments, "--trials", 2, "--out", tmp_path / "tuned", "--json").json
@@ -104,7 +105,9 @@ class TestGood:
         for path in out.iterdir():
             path.unlink()
         out.rmdir()
-        says(shortlist(*arguments, "--tune", "1s"), 2, f"{study}: expected no study, received one (--resume goes on")
+        says(
+            shortlist(*arguments, "--tune", "1s"), 2, f"{study}: expected no study, received one (--resume continues it"
+        )
 
     @pytest.mark.parametrize("how", [("tune", "--minutes", 0.2), ("train", "--tune", "12s")])
     def test_the_temperature_is_not_looked_for_longer_than_a_quarter_of_the_time(
@@ -112,13 +115,13 @@ class TestGood:
     ) -> None:
         given, began = [], time.monotonic()
 
-        def found(*_: Any, until: float, **__: Any) -> float:
+        def found(default: float, trial: Callable[[float], float], until: float) -> float:
             given.append(until)
             return 0.3
 
-        monkeypatch.setattr("shortlist.experiment.experiment.find_temperature", found)
+        monkeypatch.setattr("shortlist.training.loop.best_temperature", found)
         monkeypatch.setattr(
-            "shortlist.cli.tune.execute._compute", lambda job, study, split, speak: work(study, split, most=1)
+            "shortlist.cli.tune.execute._compute", lambda job, study, split, print_lines: work(study, split, most=1)
         )
         arguments = [*words(clicks, tmp_path / "out", "--set", "training.temperature_epochs=1", "--json")[1:], *how[1:]]
         assert shortlist(how[0], *arguments).json["best"]["settings"]["loss.tau"] == 0.3
@@ -131,11 +134,11 @@ class TestGood:
             *words(clicks, out, "--set", "training.temperature_epochs=1", "--tune", "1s", "--json")[1:],
         ]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("shortlist.tuning.tune.found_temperature", _interrupted)
+            patch.setattr("shortlist.training.loop.best_temperature", _interrupted)
             says(shortlist(*arguments), 130, "shortlist: interrupted\n")
         answer = shortlist(*arguments, "--resume")
         assert (answer.code, answer.json["study"]) == (0, str(study / STUDY))
-        note = f"shortlist: {study}: there is no study to go on with; it begins from the start\n"
+        note = f"shortlist: {study}: no study to resume; starting a new one\n"
         assert answer.err.startswith(note)
 
     @pytest.mark.parametrize("words_of", ["tune", "train"])
@@ -156,7 +159,7 @@ class TestGood:
             patch.setattr("shortlist.tuning.tune._value", interrupted)
             answer = shortlist(words_of, clicks, *arguments, *(how if words_of == "tune" else ["--tune", "1h"]))
         assert (answer.code, answer.out) == (130, "")
-        hint = {"tune": "the same command goes on", "train": "the same command with --resume goes on"}[words_of]
+        hint = {"tune": "resume with the same command", "train": "resume with the same command and --resume"}[words_of]
         assert answer.err.endswith(f"shortlist: stopped after 2 trials; {hint}\n")
         goes_on = [] if words_of == "tune" else ["--resume"]
         answer = shortlist(words_of, clicks, *arguments, *how, *goes_on)
@@ -174,14 +177,14 @@ class TestGood:
         assert table["model.regularization"].n_unique() == 8
         assert table["validation"].max() == pytest.approx(open_run(out / "best").metrics["valid"]["ndcg@5"])
 
-    def test_somebody_who_looks_sees_how_it_goes(self, clicks: Path, tmp_path: Path) -> None:
+    def test_progress_in_a_terminal(self, clicks: Path, tmp_path: Path) -> None:
         arguments = words(clicks, tmp_path / "out", "--json", "--trials", "10", "--minutes", "3")
         code, printed, shown = watched(["-m", "shortlist", *arguments], columns=300)
         assert code == 0
         assert sum(json.loads(printed)["trials"].values()) == 10
         assert re.search(r"[1-9]\d* trials.*  [012]:\d\d left .* best 0\.\d{4} with loss\.tau=0\.\d+ ", shown)
 
-    def test_without_pictures_the_run_stands(
+    def test_a_run_is_kept_without_its_report(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(sys.modules, "altair", None)
@@ -193,7 +196,7 @@ class TestGood:
         assert open_run(tmp_path / "x" / "best").config["tuned"]["trial"] == 0
 
 
-class TestBad:
+class TestInvalid:
     @pytest.mark.parametrize(
         ("more", "said"),
         [
@@ -219,7 +222,7 @@ class TestBad:
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize("text", ["2x", "m", "", "0m", "-1m", "nanm", "infh", "2"])
-    def test_times_that_are_none(self, shortlist: Command, clicks: Path, tmp_path: Path, text: str) -> None:
+    def test_invalid_times(self, shortlist: Command, clicks: Path, tmp_path: Path, text: str) -> None:
         answer = shortlist("train", clicks, "--out", tmp_path / "out", "--tune", text)
         says(answer, 2, f"--tune: expected a time such as 90s, 2m or 1h, received {text!r}")
         assert list(tmp_path.iterdir()) == []
@@ -245,7 +248,7 @@ class TestBad:
             ({"more": ["--ks", "5,41"]}, "expected a whole number from 1 to 40 (the catalogue), received 41"),
         ],
     )
-    def test_nothing_is_removed_for_what_cannot_be_done(
+    def test_invalid_requests_remove_nothing(
         self, shortlist: Command, clicks: Path, tmp_path: Path, changes: dict[str, Any], said: str
     ) -> None:
         out, study = tmp_path / "run", tmp_path / "run.study"
@@ -285,7 +288,7 @@ class TestBad:
         says(shortlist("train", clicks, "--tune", "2m", "--out", tmp_path / "out"), 1, said)
         assert list(tmp_path.iterdir()) == []
 
-    def test_what_a_process_of_several_says_is_said_once(
+    def test_an_error_of_a_worker_is_printed_once(
         self, shortlist: Command, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("shortlist.cli.tune.execute._share", _fails)
@@ -293,7 +296,7 @@ class TestBad:
         says(answer, 2, "place: expected this, received that")
 
 
-def _fails(job: Any, speak: bool) -> None:
+def _fails(job: Any, print_lines: bool) -> None:
     raise InputError("place: expected this, received that")
 
 

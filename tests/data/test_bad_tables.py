@@ -14,7 +14,7 @@ from shortlist.errors import InputError
 BAD_FILES: dict[str, tuple[str, bytes, str]] = {
     "missing user column": ("a.csv", b"who,item\n1,2\n", r"expected a user column .*received the columns who, item"),
     "missing item column": ("a.tsv", b"user\tx\n1\t2\n", r"expected an item column .*received the columns user, x"),
-    "no header": ("a.csv", b"1,2\n3,4\n", r"expected a user column .*say the columns by position"),
+    "no header": ("a.csv", b"1,2\n3,4\n", r"expected a user column .*give the columns by position"),
     "empty": ("a.csv", b"", "expected rows, received an empty file"),
     "empty lines only": ("a.csv", b"\n \n\n", "expected rows, received an empty file"),
     "header only": ("a.csv", b"user,item\n", "expected rows, received none"),
@@ -52,10 +52,10 @@ BAD_FILES: dict[str, tuple[str, bytes, str]] = {
     "broken JSON": ("a.ndjson", b'{"user":1,"item":2}\n{"user":\n', "row 2: expected a JSON object, received"),
     "JSON that is no object": ("a.jsonl", b"[1, 2]\n", r"row 1: expected a JSON object, received '\[1, 2\]'"),
     "quote without an end": ("a.csv", b'user,item\n1,"2\n3,4\n', "a.csv: expected a delimited table"),
-    "not Parquet": ("a.parquet", b"user,item\n1,2\n", "expected a Parquet file, received a file that does not read"),
-    "not gzip": ("a.csv.gz", b"user,item\n1,2\n", "expected a gzip file, received a file that does not read"),
+    "not Parquet": ("a.parquet", b"user,item\n1,2\n", "expected a Parquet file, received a file that cannot be read"),
+    "not gzip": ("a.csv.gz", b"user,item\n1,2\n", "expected a gzip file, received a file that cannot be read"),
     "truncated gzip": ("a.csv.gz", gzip.compress(b"user,item\n1,2\n" * 99)[:-9], "expected a gzip file"),
-    "not a zip": ("a.zip", b"user,item\n1,2\n", "expected a zip archive, received a file that does not read"),
+    "not a zip": ("a.zip", b"user,item\n1,2\n", "expected a zip archive, received a file that cannot be read"),
     "unknown kind": ("a.xlsx", b"PK", r"expected a name that ends in \.csv, .* received 'a.xlsx'"),
 }
 
@@ -83,7 +83,7 @@ def test_a_column_that_was_said_but_is_not_there(tmp_path: Path) -> None:
     path.write_text("user,item\n1,2\n")
     with pytest.raises(InputError, match="expected a column 'when' for the time, received the columns user, item"):
         read(path, columns=Columns(time="when"))
-    with pytest.raises(InputError, match="a column of its own for each role, received user = user, item = user"):
+    with pytest.raises(InputError, match="a different column for each role, received user = user, item = user"):
         read(path, columns=Columns(user="user", item="user"))
 
 
@@ -117,7 +117,7 @@ def test_truncated_parquet_and_zip(tmp_path: Path, kept: float) -> None:
     for path, kind in ((table, "a Parquet file"), (archive_path, "a zip archive")):
         content = path.read_bytes()
         path.write_bytes(content[: int(kept * len(content))])
-        with pytest.raises(InputError, match=f"expected {kind}, received a file that does not read as one") as problem:
+        with pytest.raises(InputError, match=f"expected {kind}, received a file that cannot be read as one") as problem:
             read(path)
         the_line(problem, path)
 

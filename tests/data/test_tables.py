@@ -115,7 +115,7 @@ def test_columns_by_position(tmp_path: Path) -> None:
     path.write_text("A3NH,0205616461,5.0,1369699200\nA3OJ,0558925278,3.0,1355443200\n")
     frame = read(path, columns=Columns(user="1", item="2", weight="3", time="4"))
     assert frame.rows() == [("A3NH", "0205616461", 5.0, 1369699200), ("A3OJ", "0558925278", 3.0, 1355443200)]
-    with pytest.raises(InputError, match="say the columns by position: user 1, item 2"):
+    with pytest.raises(InputError, match="give the columns by position: user 1, item 2"):
         read(path)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from shortlist.scores import DenseTable
+from shortlist.scores import DenseTable, TableContext
 
 
 def separated(seed: int, rows: int = 6, items: int = 12) -> tuple[Tensor, Tensor]:
@@ -18,6 +18,4 @@ def separated(seed: int, rows: int = 6, items: int = 12) -> tuple[Tensor, Tensor
 
 
 def graded_table(score_RC: Tensor, label_RC: Tensor) -> DenseTable:
-    table = DenseTable.from_matrix(score_RC, label_RC > 0)
-    table.grade_P = label_RC[label_RC > 0]
-    return table
+    return DenseTable.from_matrix(score_RC, label_RC > 0, context=TableContext(grade_P=label_RC[label_RC > 0]))

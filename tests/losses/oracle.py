@@ -12,15 +12,44 @@ LN2, LN3 = math.log(2), math.log(3)
 
 @dataclass(frozen=True)
 class Row:
-    """A row as the oracles see it: scores of the candidates, which of them are positives, the Top-K threshold."""
+    """A row as the oracles see it: scores of the candidates, their labels (graded or not), the Top-K threshold.
+
+    ``weights`` are those of the candidates; only the positives' count. None: all are 1.
+    """
 
     scores: list[float]
-    labels: list[bool]
+    labels: Sequence[float]
     threshold: float
+    weights: Sequence[float] | None = None
 
     @property
     def positives(self) -> list[float]:
         return [score for score, label in zip(self.scores, self.labels, strict=True) if label]
+
+    @property
+    def grades(self) -> list[float]:
+        """The label of each positive."""
+        return [float(label) for label in self.labels if label]
+
+    @property
+    def positive_weights(self) -> list[float]:
+        """The weight of each positive."""
+        weights = [1.0] * len(self.scores) if self.weights is None else self.weights
+        return [weight for weight, label in zip(weights, self.labels, strict=True) if label]
+
+    @property
+    def weight(self) -> float:
+        """The weight of the row: the mean weight of its positives."""
+        return sum(self.positive_weights) / max(1, len(self.positive_weights))
+
+    @property
+    def relative_weights(self) -> list[float]:
+        """The weight of each positive over that of the row."""
+        return [weight / (self.weight or 1.0) for weight in self.positive_weights]
+
+    def grade(self, positive: float) -> float:
+        """The label of the positive with this score."""
+        return self.grades[self.positives.index(positive)]
 
     @property
     def negatives(self) -> list[float]:
@@ -74,6 +103,8 @@ class Values:
     """Settings under which thirty small users and items are learnt; the defaults are made for large catalogues."""
     on_its_own: bool = True
     """What a positive adds does not depend on its row's other positives."""
+    graded: bool = False
+    """Graded labels change the value; where they do not, every positive counts as a 1."""
 
 
 def softplus(x: float) -> float:
@@ -81,5 +112,7 @@ def softplus(x: float) -> float:
 
 
 def mean_over_positives(rows: Sequence[Row], term: Callable[[float, Row], float]) -> float:
+    """The mean by the positives' weights, each of which counts its own term; the row stays as it is."""
+    weights = [weight for row in rows for weight in row.positive_weights]
     terms = [term(positive, row) for row in rows for positive in row.positives]
-    return sum(terms) / max(1, len(terms))
+    return sum(w * t for w, t in zip(weights, terms, strict=True)) / (sum(weights) or 1.0)

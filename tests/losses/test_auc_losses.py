@@ -18,7 +18,7 @@ from losses.oracle import Row, softplus
 from scores.tables import Case, random_case
 from shortlist.losses import AUC, LLPAUC, OPAUC, Loss, registry
 from shortlist.losses.auc import Minimax, SquareOfNegatives, TopOfNegatives
-from shortlist.scores import DenseTable, Kernel, ScoreTable
+from shortlist.scores import DenseTable, Kernel, ScoreTable, Sizes
 from training.fixtures import training
 
 FORMS = ["dense", "factored", "factored_apart"]
@@ -40,7 +40,7 @@ def scalars(loss: Loss) -> dict[str, float]:
 
 
 def rows_of(case: Case) -> list[Row]:
-    positive_RC = case.dense().is_positive()
+    positive_RC = case.positive_mask()
     return [Row(s, p, 0.0) for s, p in zip(case.scores().tolist(), positive_RC.tolist(), strict=True)]
 
 
@@ -269,7 +269,7 @@ def test_state_is_named_and_is_no_parameter() -> None:
 def test_a_start_forgets_what_was_learnt(name: str) -> None:
     loss, fresh = at(made(name), **ELSEWHERE), made(name)
     loss(torch.zeros(1), torch.zeros(1, 2)).backward()
-    loss.start(1, 2, 1, torch.Generator())
+    loss.initialize(Sizes(n_keys=1, n_items=2, n_pairs=1), torch.Generator())
     loss.after_step(1.0)
     assert scalars(loss) == scalars(fresh)
 

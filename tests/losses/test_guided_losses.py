@@ -10,7 +10,7 @@ from losses.entries.guided import estimate
 from losses.entries.lambdas import discount
 from scores.tables import random_case
 from shortlist.losses import GuidedRec
-from shortlist.scores import DenseTable
+from shortlist.scores import DenseTable, Sizes, TableContext
 
 
 def pairs(seed: int, rows: int = 6, negatives: int = 3) -> tuple[Tensor, Tensor]:
@@ -49,7 +49,7 @@ def test_the_network_learns_what_dcg_is() -> None:
         pos, neg = pairs(seed, rows=500)
         loss(pos.requires_grad_(), neg, generator=generator)
         assert loss._lists is not None
-        lists, dcg = loss._lists
+        lists, dcg, _ = loss._lists
         return float((loss._estimate(loss.network, lists) - dcg).square().mean()), float(dcg.var())
 
     for seed in range(400):
@@ -77,9 +77,9 @@ def test_nothing_is_kept_where_nothing_is_trained() -> None:
 def test_a_seed_decides_the_network() -> None:
     one, other = GuidedRec(), GuidedRec()
     assert torch.equal(one.network, other.network)
-    one.start(0, 0, 0, torch.Generator().manual_seed(5))
+    one.initialize(Sizes(n_keys=0, n_items=0, n_pairs=0), torch.Generator().manual_seed(5))
     assert not torch.equal(one.network, other.network)
-    other.start(9, 9, 9, torch.Generator().manual_seed(5))
+    other.initialize(Sizes(n_keys=9, n_items=9, n_pairs=9), torch.Generator().manual_seed(5))
     assert torch.equal(one.network, other.network)
 
 
@@ -98,10 +98,10 @@ def test_slots_are_shuffled_by_the_generator() -> None:
 def test_negatives_are_chosen_among_those_of_the_row() -> None:
     """Positives stand out by their scores: a list that took one for a negative would have a far higher loss."""
     case = random_case(3, rows=6, items=20)
-    positive_RC = case.dense().is_positive()
+    positive_RC = case.positive_mask()
     score_RC = torch.where(positive_RC, 50.0, torch.arange(20.0) / 100).double()
-    table = DenseTable.from_matrix(score_RC, positive_RC)
-    table.generator = torch.Generator().manual_seed(0)
+    context = TableContext(generator=torch.Generator().manual_seed(0))
+    table = DenseTable.from_matrix(score_RC, positive_RC, context=context)
     loss = GuidedRec(negatives=4, weight=0.0)
     values = {loss(table).item() for _ in range(20)}
     assert len(values) > 10

@@ -96,7 +96,7 @@ def test_gradient_and_value_of_softmax_v_by_loops(form: str, rho: float, has_wei
     case = random_case(3, rows=6, items=11, bias=True, weights=has_weights, max_elements=33)
     value = SoftmaxV(rho=rho)(getattr(case, form)())
     grads = torch.autograd.grad(value, case.vectors())
-    score, mask = case.scores().tolist(), case.dense().is_positive()
+    score, mask = case.scores().tolist(), case.positive_mask()
     weight_C = [1.0] * 11 if case.log_weight_C is None else case.log_weight_C.exp().tolist()
     grad_RC, total = torch.zeros(6, 11, dtype=torch.float64), 0.0
     for row, column in mask.nonzero().tolist():

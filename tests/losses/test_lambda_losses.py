@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from losses.entries.lambdas import apart, at_k, between, both, one
-from scores.tables import Case, random_case
+from scores.tables import Case, random_case, with_context
 from shortlist.losses import (
     BPR,
     ARPLoss1,
@@ -25,7 +25,7 @@ from shortlist.losses import (
 )
 from shortlist.losses.lambdas import counts, inverse_log_gap, ranks_of_positives
 from shortlist.negatives import SharedCandidates
-from shortlist.scores import DenseTable, ScoreTable
+from shortlist.scores import DenseTable, ScoreTable, TableContext
 
 FORMS = ["dense", "factored", "factored_apart"]
 BELOW: dict[str, tuple[Loss, Callable[..., float]]] = {
@@ -45,15 +45,15 @@ def graded(case: Case, form: str, seed: int = 0) -> ScoreTable:
     """A table whose positives have grades 1 to 3."""
     table: ScoreTable = getattr(case, form)()
     g = torch.Generator().manual_seed(seed)
-    table.grade_P = torch.randint(1, 4, (table.n_positives,), generator=g)
-    return table
+    return with_context(table, grade_P=torch.randint(1, 4, (table.n_positives,), generator=g))
 
 
 def labels(case: Case, table: ScoreTable) -> list[list[int]]:
     """The label of every item of every row."""
     label = [[0] * len(case.item_CD) for _ in range(table.n_rows)]
-    assert table.grade_P is not None
-    for row, column, grade in zip(case.row_P.tolist(), case.column_P.tolist(), table.grade_P.tolist(), strict=True):
+    grade_P = table.context.grade_P
+    assert grade_P is not None
+    for row, column, grade in zip(case.row_P.tolist(), case.column_P.tolist(), grade_P.tolist(), strict=True):
         label[row][column] = grade
     return label
 
@@ -181,11 +181,10 @@ class TestSampledRanks:
         """Users with several positives, which the sample may hold or not."""
         case = random_case(1, rows=4, items=12)
         column_N = torch.tensor([0, 3, 4, 8, 11])
-        table = case.factored().restricted(column_N)
-        table.n_items, table.item_C = 12, column_N
         grade_P = torch.randint(1, 4, (len(case.row_P),), generator=torch.Generator().manual_seed(1))
-        table.grade_P = grade_P if is_graded else None
-        score_RC, positive_RC = case.scores().detach(), case.dense().is_positive()
+        known: dict[str, Any] = {"n_items": 12, "item_C": column_N, "grade_P": grade_P if is_graded else None}
+        table = with_context(case.factored().restricted(column_N), **known)
+        score_RC, positive_RC = case.scores().detach(), case.positive_mask()
         rows = []
         for r in range(4):
             mine_P = (case.row_P == r).nonzero().flatten()
@@ -198,8 +197,7 @@ class TestSampledRanks:
 
     def test_of_the_whole_catalogue_are_exact(self, loss: type[Loss], kind: str) -> None:
         case = random_case(2, rows=5, items=20)
-        table, plain = case.factored(), case.factored()
-        table.n_items, table.item_C = 20, torch.arange(20)
+        table, plain = with_context(case.factored(), n_items=20, item_C=torch.arange(20)), case.factored()
         assert torch.equal(loss(ranks=kind)(table), loss(ranks="table")(plain))
 
 
@@ -212,8 +210,7 @@ def test_unbiased_ranks_are_right_on_average() -> None:
     found: dict[str, list[Tensor]] = {"unbiased": [], "scaled": []}
     for _ in range(3000):
         drawn = 3 + torch.randperm(1997, generator=g)[:30]
-        table = DenseTable(pos_P, row_P, score_C[drawn].unsqueeze(0))
-        table.n_items = 2000
+        table = DenseTable(pos_P, row_P, score_C[drawn].unsqueeze(0), context=TableContext(n_items=2000))
         for kind, list_ in found.items():
             list_.append(ranks_of_positives(table, counts(table, kind)))  # type: ignore[arg-type]
     mean = {kind: torch.stack(list_).mean(0) for kind, list_ in found.items()}
@@ -235,8 +232,7 @@ def test_weighted_ranks_are_right_on_average() -> None:
         assert sample.log_weight_C is not None
         score_RC = score_I[sample.item_C].unsqueeze(0)
         table = DenseTable(pos_P, row_P, score_RC, log_weight=sample.log_weight_C.double())
-        plain = DenseTable(pos_P, row_P, score_RC)
-        plain.n_items = 2003
+        plain = DenseTable(pos_P, row_P, score_RC, context=TableContext(n_items=2003))
         found.append(ranks_of_positives(table, counts(table, "unbiased")))
         misled.append(ranks_of_positives(plain, counts(plain, "unbiased")))
     found_P, error_P = torch.stack(found).mean(0), torch.stack(found).std(0) / 2000**0.5
@@ -251,12 +247,13 @@ def test_graded_samples_with_weights(loss: type[Loss], form: str) -> None:
     case = random_case(3, rows=5, items=9)
     times_C = torch.tensor([1, 2, 3, 1, 4, 2, 1, 1, 5])
     column_N = torch.arange(9).repeat_interleave(times_C)
-    score_RC, positive_RC = case.scores(), case.dense().is_positive()
+    score_RC, positive_RC = case.scores(), case.positive_mask()
     positive_P = score_RC[case.row_P, case.column_P]
     repeated = DenseTable(positive_P, case.row_P, score_RC[:, column_N], positive_RC=positive_RC[:, column_N])
     case.log_weight_C = times_C.double().log()
     weighted = graded(case, form)
-    repeated.grade_P, weighted.n_represented_R = weighted.grade_P, repeated.n_represented_R
+    repeated = with_context(repeated, grade_P=weighted.context.grade_P)
+    weighted.n_represented_R = repeated.n_represented_R
     torch.testing.assert_close(loss()(weighted), loss()(repeated), rtol=1e-10, atol=1e-12)
 
 
@@ -278,8 +275,7 @@ def test_equal_weights_change_no_rank(kind: str, form: str) -> None:
     case.log_weight_C = torch.full((12,), math.log(10), dtype=torch.float64)
     weighted = getattr(case, form)()
     weighted.n_represented_R = 120 - torch.bincount(case.row_P, minlength=4).double()
-    for table in (plain, weighted):
-        table.n_items, table.item_C = 120, torch.arange(12)
+    plain, weighted = (with_context(table, n_items=120, item_C=torch.arange(12)) for table in (plain, weighted))
     loss = NDCGLoss2(ranks=kind)
     torch.testing.assert_close(loss(weighted), 10 * loss(plain), rtol=1e-12, atol=0)
 
@@ -295,7 +291,7 @@ def test_special_cases() -> None:
     n_negatives_P = table.per_positive(table.n_represented_R)
     bpr = torch.stack(
         [
-            count * BPR()(s.view(1), case.scores()[r][~case.dense().is_positive()[r]].view(1, -1))
+            count * BPR()(s.view(1), case.scores()[r][~case.positive_mask()[r]].view(1, -1))
             for r, s, count in zip(table.row_P.tolist(), table.positives(), n_negatives_P, strict=True)
         ]
     )
@@ -305,8 +301,7 @@ def test_special_cases() -> None:
 def test_graded_labels_of_one_grade_are_binary() -> None:
     case = random_case(5, rows=6, items=20)
     for loss in (LambdaRank(), NDCGLoss2(), NDCGLoss1(), ARPLoss2()):
-        table = case.factored()
-        table.grade_P = torch.ones(len(case.row_P))
+        table = with_context(case.factored(), grade_P=torch.ones(len(case.row_P)))
         torch.testing.assert_close(loss(table), loss(case.factored()), rtol=1e-12, atol=0)
 
 
@@ -331,7 +326,7 @@ def test_arp_losses_bound_the_average_relevance_position() -> None:
     for seed in range(30):
         case = random_case(seed, rows=5, items=12)
         table = case.factored()
-        scores, positive_RC = case.scores().tolist(), case.dense().is_positive().tolist()
+        scores, positive_RC = case.scores().tolist(), case.positive_mask().tolist()
         pairs = list(zip(case.row_P.tolist(), case.column_P.tolist(), strict=True))
         above = [sum(s >= scores[r][c] for s in scores[r]) - 1 for r, c in pairs]
         negatives_above = [

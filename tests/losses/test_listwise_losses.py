@@ -12,10 +12,10 @@ from torch import Tensor
 
 from losses.entries.listwise import logsumexp
 from losses.graded import graded_table, separated
-from scores.tables import random_case
+from scores.tables import random_case, with_context
 from shortlist.errors import InputError
 from shortlist.losses import SL, ListMLE, ListNet, Loss, NeuralNDCG, SmoothNDCG, relaxed_sorts
-from shortlist.losses.relaxed_sorts import Lists
+from shortlist.losses.relaxed_sorts import PaddedLists
 from shortlist.scores import DenseTable, FactoredTable
 
 
@@ -75,7 +75,7 @@ def test_the_width_of_smooth_ndcg_falls_from_epoch_to_epoch() -> None:
 def test_scaling_makes_the_sort_doubly_stochastic() -> None:
     case = random_case(1, rows=6, items=12)
     loss = NeuralNDCG(iterations=500, tolerance=1e-9)
-    lists = Lists.of(case.factored(), None, 100, "test")
+    lists = PaddedLists.of(case.factored(), None, 100, "test")
     start = torch.rand(6, 24, lists.score_RL.shape[1], generator=torch.Generator().manual_seed(0)).double()
     start = start[:, : lists.score_RL.shape[1]]
     there = lists.present_RL.unsqueeze(1) & (
@@ -116,8 +116,7 @@ def test_listmle_draws_in_the_order_of_labels() -> None:
     g = torch.Generator().manual_seed(3)
     score_RC = torch.randn(4, 5, generator=g).double()
     label_RC = torch.stack([torch.randperm(5, generator=g) for _ in range(4)])
-    table = graded_table(score_RC, label_RC)
-    table.generator = g
+    table = with_context(graded_table(score_RC, label_RC), generator=g)
     rows = [
         [s for _, s in sorted(zip(labels, scores, strict=True), reverse=True)]
         for labels, scores in zip(label_RC.tolist(), score_RC.tolist(), strict=True)
@@ -137,8 +136,8 @@ def test_listmle_shuffles_equal_labels(places: str, length: int) -> None:
         torch.tensor([negatives], dtype=torch.float64),
     )
     loss = ListMLE(places=places)  # type: ignore[arg-type]
-    table.generator = torch.Generator().manual_seed(0)
-    values = torch.stack([loss(table) for _ in range(4000)])
+    seeded = with_context(table, generator=torch.Generator().manual_seed(0))
+    values = torch.stack([loss(seeded) for _ in range(4000)])
     orders = itertools.product(itertools.permutations(positives), itertools.permutations(negatives))
     expected = [plackett_luce([*first, *rest], length) / 3 for first, rest in orders]
     mean, error = sum(expected) / len(expected), float(values.std()) / 4000**0.5
@@ -147,6 +146,5 @@ def test_listmle_shuffles_equal_labels(places: str, length: int) -> None:
     assert max(expected) == pytest.approx(float(values.max()), rel=1e-9)
     again: list[Tensor] = []
     for _ in range(2):
-        table.generator = torch.Generator().manual_seed(7)
-        again.append(loss(table))
+        again.append(loss(with_context(table, generator=torch.Generator().manual_seed(7))))
     assert torch.equal(*again)

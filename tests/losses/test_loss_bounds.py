@@ -58,7 +58,7 @@ def test_slatk_bounds_dcg_at_k(tau: float, tau_w: float) -> None:
     for number, (score_C, positive_C) in enumerate(random_users(1, 600, 10)):
         k = 1 + number % 6
         table = table_of(score_C, positive_C)
-        table.threshold_R = table.kth_largest(k)
+        table = table.with_threshold(table.kth_largest(k))
         hits = [rank for rank in ranks(score_C, positive_C) if rank <= k]
         total = SLAtK(k=k, tau=tau, tau_w=tau_w, positive_weight=1.0, denominator="all")(table).item() * int(
             positive_C.sum()
@@ -76,7 +76,7 @@ def test_the_half_of_theorem_3_2_is_needed() -> None:
     """One positive at rank 2 of 2, far from the rest: −ln DCG@2 = 0.461 while the loss is ½·ln 2 = 0.347."""
     score_C, positive_C = torch.zeros(2, dtype=torch.float64), torch.tensor([True, False])
     table = table_of(score_C, positive_C)
-    table.threshold_R = table.kth_largest(2)
+    table = table.with_threshold(table.kth_largest(2))
     value = SLAtK(k=2, tau_w=1.0, positive_weight=1.0, denominator="all")(table).item()
     assert value == pytest.approx(math.log(2) / 2)
     assert -math.log(dcg(ranks(score_C, positive_C), 2)) > value

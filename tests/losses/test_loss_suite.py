@@ -9,42 +9,31 @@ import pytest
 import torch
 from torch import Tensor
 
+from losses.cases import (
+    DIFFERENTIABLE,
+    ENTRIES,
+    FORMS,
+    NAMES,
+    VARIANTS,
+    made,
+    rows_of,
+    table_of,
+    thresholds_for,
+    value_and_gradient,
+)
 from losses.oracle import Hand, Row, Variant
-from losses.values import VALUES, registered, values_of
+from losses.values import values_of
 from scores.tables import Case, random_case
 from shortlist.losses import Loss, registry
-from shortlist.scores import DenseTable, FactoredTable, ScoreTable
+from shortlist.scores import DenseTable, FactoredTable, ScoreTable, Sizes
 
-NAMES = registered()
-FORMS = ["dense", "factored", "factored_apart"]
-ENTRIES = [(name, VALUES[name]) for name in NAMES if name in VALUES]  # a test of its own fails for those without
-VARIANTS = [pytest.param(name, v, id=f"{name}-{v}") for name, values in ENTRIES for v in values.variants]
-DIFFERENTIABLE = [variant for variant in VARIANTS if variant.values[1].gradient_of_value]
+pytestmark = pytest.mark.usefixtures("thresholds_are_accepted")
+
 BY_HAND = [
     pytest.param(name, hand, id=f"{name}-{number}")
     for name, values in ENTRIES
     for number, hand in enumerate(values.by_hand)
 ]
-
-
-def made(name: str, variant: Variant) -> Loss:
-    return registry[name](**variant.settings)
-
-
-def thresholds_for(case: Case, seed: int = 0) -> Tensor:
-    """Some number a row, in the range of the scores: any will do, since estimation is tested elsewhere."""
-    g = torch.Generator().manual_seed(seed)
-    return torch.randn(len(case.row_RD), generator=g, dtype=torch.float64).to(case.row_RD.dtype)
-
-
-def table_of(case: Case, form: str) -> ScoreTable:
-    table: ScoreTable = getattr(case, form)()
-    table.threshold_R = thresholds_for(case)
-    return table
-
-
-def rows_of(score_RC: Tensor, positive_RC: Tensor, threshold_R: Tensor) -> list[Row]:
-    return [Row(*parts) for parts in zip(score_RC.tolist(), positive_RC.tolist(), threshold_R.tolist(), strict=True)]
 
 
 def with_vectors(case: Case, vectors: tuple[Tensor, ...]) -> Case:
@@ -56,11 +45,6 @@ def with_vectors(case: Case, vectors: tuple[Tensor, ...]) -> Case:
 
 def gradients(loss: Loss, case: Case, form: str) -> list[Tensor]:
     return list(torch.autograd.grad(loss(table_of(case, form)), case.vectors(), allow_unused=False))
-
-
-def value_and_gradient(loss: Loss, table: ScoreTable, leaves: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    value = loss(table)
-    return value, list(torch.autograd.grad(value, leaves))
 
 
 @pytest.mark.parametrize(("name", "hand"), BY_HAND)
@@ -90,7 +74,7 @@ class TestValue:
             case = random_case(seed, **shape)
             table = table_of(case, form)
             expected = values_of(name).naive(
-                loss.settings(), rows_of(case.scores(), case.dense().is_positive(), table.threshold_R)
+                loss.settings(), rows_of(case.scores(), case.positive_mask(), thresholds_for(case))
             )
             assert loss(table).item() == pytest.approx(expected, rel=1e-9, abs=1e-10)
 
@@ -101,8 +85,7 @@ class TestValue:
         score_RC = torch.cat([pos.unsqueeze(1), neg], 1)
         positive_RC = torch.zeros_like(score_RC, dtype=torch.bool)
         positive_RC[:, 0] = True
-        table = DenseTable.from_matrix(score_RC, positive_RC)
-        table.threshold_R = beta
+        table = DenseTable.from_matrix(score_RC, positive_RC).with_threshold(beta)
         expected = values_of(name).naive(loss.settings(), rows_of(score_RC, positive_RC, beta))
         assert loss(pos, neg, threshold=beta).item() == pytest.approx(expected, rel=1e-9, abs=1e-10)
         torch.testing.assert_close(loss(pos, neg, threshold=beta), loss(table), rtol=1e-12, atol=1e-12)
@@ -135,10 +118,10 @@ class TestValue:
 def test_a_value_without_gradient_is_no_step(name: str) -> None:
     """A look at the loss of other scores, between two steps of training, leaves no trace in what the loss keeps."""
     loss = registry[name]()
-    loss.start(4, 8, 4, torch.Generator().manual_seed(0))
+    loss.initialize(Sizes(n_keys=4, n_items=8, n_pairs=4), torch.Generator().manual_seed(0))
     loss.before_epoch(5)
     g, at = torch.Generator().manual_seed(1), torch.arange(4)
-    given: dict[str, Any] = {"users": at, "pairs": at, "items": torch.arange(8).expand(4, 8), "n_items": 8}
+    given: dict[str, Any] = {"keys": at, "pairs": at, "items": torch.arange(8).expand(4, 8), "n_items": 8}
     given["threshold"] = torch.zeros(4)
     before = {key: tensor.clone() for key, tensor in loss.state_dict().items()}
     with torch.no_grad():
@@ -163,7 +146,7 @@ def check_finite(loss: Loss, pos: Tensor, neg: Tensor, threshold: Tensor | None 
     """The loss, with finite value and gradient."""
     pos, neg = pos.clone().requires_grad_(), neg.clone().requires_grad_()
     beta = torch.zeros(len(pos), dtype=pos.dtype) if threshold is None else threshold
-    value, grads = value_and_gradient(loss, DenseTable.from_pairs(pos, neg, beta), [pos, neg])
+    value, grads = value_and_gradient(loss, DenseTable.from_pairs(pos, neg).with_threshold(beta), [pos, neg])
     assert bool(value.isfinite())
     assert all(bool(grad.isfinite().all()) for grad in grads)
     return value
@@ -195,10 +178,10 @@ class TestOddSituations:
         loss = made(name, variant)
         score_RC, positive_RC = torch.full((3, 5), level, dtype=torch.float64), torch.zeros(3, 5, dtype=torch.bool)
         positive_RC[0, :2] = positive_RC[2, 1:] = True
-        table = DenseTable.from_matrix(score_RC, positive_RC)
-        table.threshold_R = torch.full((3,), level, dtype=torch.float64)
+        beta = torch.full((3,), level, dtype=torch.float64)
+        table = DenseTable.from_matrix(score_RC, positive_RC).with_threshold(beta)
         if abs(level) < 10:
-            expected = values_of(name).naive(loss.settings(), rows_of(score_RC, positive_RC, table.threshold_R))
+            expected = values_of(name).naive(loss.settings(), rows_of(score_RC, positive_RC, beta))
             assert loss(table).item() == pytest.approx(expected, rel=1e-9)
         check_finite(loss, torch.full((3,), level), torch.full((3, 4), level), torch.full((3,), level))
 
@@ -215,7 +198,7 @@ class TestOddSituations:
         table = table_of(case, form)
         value, grads = value_and_gradient(loss, table, case.vectors())
         expected = values_of(name).naive(
-            loss.settings(), rows_of(case.scores(), torch.ones(3, 4, dtype=torch.bool), table.threshold_R)
+            loss.settings(), rows_of(case.scores(), torch.ones(3, 4, dtype=torch.bool), thresholds_for(case))
         )
         assert value.item() == pytest.approx(expected, rel=1e-9)
         assert all(bool(grad.isfinite().all()) for grad in grads)
@@ -273,18 +256,17 @@ class TestInvariance:
             torch.argsort(row)[case.row_P[order]],
             torch.argsort(column)[case.column_P[order]],
         )
-        table: ScoreTable = getattr(shuffled, form)()
-        table.threshold_R = thresholds_for(case)[row]
+        table: ScoreTable = getattr(shuffled, form)().with_threshold(thresholds_for(case)[row])
         torch.testing.assert_close(loss(table), loss(table_of(case, form)))
 
     @pytest.mark.parametrize("constant", [-2.5, 100.0])
     def test_to_a_constant_added_to_all_scores(self, name: str, variant: Variant, constant: float) -> None:
         loss, case = made(name, variant), random_case(11, rows=5, items=12)
-        positive_RC = case.dense().is_positive()
+        positive_RC = case.positive_mask()
         values = []
         for shift in (0.0, constant):
             table = DenseTable.from_matrix(case.scores().detach() + shift, positive_RC)
-            table.threshold_R = thresholds_for(case) + shift
+            table = table.with_threshold(thresholds_for(case) + shift)
             values.append(loss(table).item())
         if variant.shift_invariant:
             assert values[1] == pytest.approx(values[0], rel=1e-9, abs=1e-9)
@@ -296,10 +278,10 @@ class TestInvariance:
         loss, g = made(name, variant), torch.Generator().manual_seed(4)
         user_RD, item_CD = (torch.randn(n, 3, generator=g, dtype=torch.float64) for n in (5, 20))
         chosen_R, at = torch.randint(20, (5,), generator=g), torch.arange(5)
-        exact = FactoredTable(user_RD, item_CD, row_P=at, column_P=chosen_R)
-        exact.threshold_R = torch.randn(5, generator=g, dtype=torch.float64)
+        beta = torch.randn(5, generator=g, dtype=torch.float64)
+        exact = FactoredTable(user_RD, item_CD, row_P=at, column_P=chosen_R).with_threshold(beta)
         score_RC = user_RD @ item_CD.T
         rest = torch.ones_like(score_RC, dtype=torch.bool)
         rest[at, chosen_R] = False
-        drawn = loss(score_RC[at, chosen_R], score_RC[rest].view(5, 19), threshold=exact.threshold_R)
+        drawn = loss(score_RC[at, chosen_R], score_RC[rest].view(5, 19), threshold=beta)
         torch.testing.assert_close(drawn, loss(exact))

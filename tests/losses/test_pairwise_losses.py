@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from losses.oracle import softplus
-from scores.tables import Case, random_case
+from scores.tables import Case, random_case, with_context
 from shortlist.losses import BPR, WARP, Hinge, RankNet, pairwise
-from shortlist.scores import DenseTable, ScoreTable
+from shortlist.scores import DenseTable, ScoreTable, TableContext
 
 FORMS = ["dense", "factored", "factored_apart"]
 
@@ -33,8 +33,7 @@ def test_hinge_is_torchs_margin_ranking_loss() -> None:
 
 def graded(case: Case, form: str, grade_P: Tensor | None = None) -> ScoreTable:
     table: ScoreTable = getattr(case, form)()
-    table.grade_P = 1 + torch.arange(len(case.row_P)) % 4 if grade_P is None else grade_P
-    return table
+    return with_context(table, grade_P=1 + torch.arange(len(case.row_P)) % 4 if grade_P is None else grade_P)
 
 
 def ranknet_by_loops(case: Case, grade_P: Tensor) -> float:
@@ -55,7 +54,7 @@ def test_ranknet_compares_positives_of_different_grades(form: str, block: int, m
     for seed, shape in enumerate([{"rows": 5, "items": 9}, {"rows": 8, "items": 30}, {"rows": 1, "items": 6}] * 2):
         case = random_case(seed, **shape)
         table = graded(case, form)
-        assert RankNet()(table).item() == pytest.approx(ranknet_by_loops(case, table.grade_P), rel=1e-12)
+        assert RankNet()(table).item() == pytest.approx(ranknet_by_loops(case, table.context.grade_P), rel=1e-12)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -72,8 +71,9 @@ def test_gradient_of_ranknet_with_grades(form: str, monkeypatch: pytest.MonkeyPa
 def test_ranknet_is_a_cross_entropy_of_pairs() -> None:
     """A list of four positives of grades 3, 1, 1, 2 and nothing else."""
     score, grade = normal(4), [3.0, 1.0, 1.0, 2.0]
-    table = DenseTable(score, torch.zeros(4, dtype=torch.long), torch.zeros(1, 0, dtype=torch.float64))
-    table.grade_P = torch.tensor(grade)
+    context = TableContext(grade_P=torch.tensor(grade))
+    no_negatives = torch.zeros(1, 0, dtype=torch.float64)
+    table = DenseTable(score, torch.zeros(4, dtype=torch.long), no_negatives, context=context)
     means = []
     for a in (0, 3):
         gap = torch.stack([score[a] - score[b] for b in range(4) if grade[b] < grade[a]])
@@ -134,13 +134,12 @@ def test_warp_looks_in_an_order_that_the_generator_decides(form: str) -> None:
     generator, chosen = torch.Generator().manual_seed(0), torch.zeros(6)
     for _ in range(1000):
         scores = case.scores().detach().requires_grad_()
-        table = DenseTable.from_matrix(scores, case.dense().is_positive())
         if form == "dense":
-            table.generator = generator
+            context = TableContext(generator=generator)
+            table = DenseTable.from_matrix(scores, case.positive_mask(), context=context)
             (grad,) = torch.autograd.grad(WARP()(table), scores)
         else:
-            ours: ScoreTable = getattr(case, form)()
-            ours.generator = generator
+            ours: ScoreTable = with_context(getattr(case, form)(), generator=generator)
             (grad_CD,) = torch.autograd.grad(WARP()(ours), case.item_CD)
             grad = grad_CD.abs().sum(1).unsqueeze(0)
             grad[0, 3] *= -1
@@ -154,7 +153,7 @@ def test_warp_looks_in_an_order_that_the_generator_decides(form: str) -> None:
 def test_warp_of_a_seed_is_always_the_same() -> None:
     values = []
     for seed in (0, 0, 1):
-        table = random_case(1, rows=6, items=40).factored()
-        table.generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(seed)
+        table = with_context(random_case(1, rows=6, items=40).factored(), generator=generator)
         values.append(WARP()(table).item())
     assert values[0] == values[1] != values[2]

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from losses.oracle import LN2, softplus
-from scores.tables import random_case
+from scores.tables import random_case, with_context
 from shortlist.losses import BCE, CCL, GBCE, MSE, RCE, TCE
-from shortlist.scores import DenseTable, FactoredTable
+from shortlist.scores import DenseTable, FactoredTable, Sizes, TableContext
 from training.fixtures import training
 
 FORMS = ["dense", "factored", "factored_apart"]
@@ -47,8 +47,7 @@ def test_gbce_without_calibration_is_bce() -> None:
 def test_gbce_is_bce_where_every_negative_is_there() -> None:
     for form in FORMS:
         case = random_case(0, rows=6, items=12)
-        table = getattr(case, form)()
-        table.n_items = 12
+        table = with_context(getattr(case, form)(), n_items=12)
         torch.testing.assert_close(GBCE(t=1.0)(table), BCE()(table), rtol=1e-14, atol=0)
 
 
@@ -57,9 +56,13 @@ def test_gbce_of_a_sample_takes_its_share_of_each_rows_negatives() -> None:
     user_RD, item_ID = normal(2, 3), normal(10, 3, seed=1)
     row_P, item_P, shared_C = torch.tensor([0, 0, 1]), torch.tensor([2, 7, 9]), torch.tensor([0, 2, 4, 6])
     table = FactoredTable(
-        user_RD, item_ID[shared_C], row_P=row_P, column_P=torch.tensor([1, -1, -1]), positive_PD=item_ID[item_P]
+        user_RD,
+        item_ID[shared_C],
+        row_P=row_P,
+        column_P=torch.tensor([1, -1, -1]),
+        positive_PD=item_ID[item_P],
+        context=TableContext(n_items=10),
     )
-    table.n_items = 10
     score = (user_RD @ item_ID.T).tolist()
     betas = [1 - 0.5 * (1 - 3 / 8), 1 - 0.5 * (1 - 3 / 8), 1 - 0.5 * (1 - 4 / 9)]
     expected = sum(
@@ -75,7 +78,7 @@ def test_gbce_of_a_weighted_sample_is_bce() -> None:
     pos, neg = normal(2), normal(2, 4, seed=1)
     n_represented_R = torch.tensor([9.0, 9.0], dtype=torch.float64)
     table = DenseTable(pos, torch.arange(2), neg, log_weight=normal(4, seed=2), n_represented_R=n_represented_R)
-    table.n_items = 10
+    table = with_context(table, n_items=10)
     torch.testing.assert_close(GBCE(t=1.0)(table), BCE()(table), rtol=1e-14, atol=0)
 
 
@@ -91,13 +94,13 @@ def test_mse_is_torchs_squared_error() -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_mse_aims_at_grades_where_there_are_any(form: str) -> None:
     case = random_case(1, rows=6, items=12)
-    table = getattr(case, form)()
-    table.grade_P = torch.arange(len(case.row_P)) % 5
-    score, mask = case.scores().tolist(), case.dense().is_positive().tolist()
+    grade_P = torch.arange(len(case.row_P)) % 5
+    table = with_context(getattr(case, form)(), grade_P=grade_P)
+    score, mask = case.scores().tolist(), case.positive_mask().tolist()
     expected = sum(
         (score[row][column] - grade) ** 2 / 2
         + sum(s * s for s, p in zip(score[row], mask[row], strict=True) if not p) / 2
-        for row, column, grade in zip(case.row_P.tolist(), case.column_P.tolist(), table.grade_P.tolist(), strict=True)
+        for row, column, grade in zip(case.row_P.tolist(), case.column_P.tolist(), grade_P.tolist(), strict=True)
     )
     assert MSE()(table).item() == pytest.approx(expected / len(case.row_P), rel=1e-12)
 
@@ -142,7 +145,7 @@ def test_tce_counts_only_in_training_and_anew_for_each() -> None:
     loss.eval()
     assert [kept_share(loss) for _ in range(3)] == [kept_share(loss)] * 3
     assert int(loss.step) == 3
-    loss.start(2, 2, 2, torch.Generator())
+    loss.initialize(Sizes(n_keys=2, n_items=2, n_pairs=2), torch.Generator())
     assert int(loss.step) == 0
 
 
@@ -202,7 +205,7 @@ def test_gradient_of_rce_is_that_of_bce_by_its_weights(form: str, alpha: float) 
     """∂L/∂s: −σ(s)^α·σ(−s) at positives, σ(−s)^α·σ(s) at negatives, by loops."""
     case = random_case(3, rows=6, items=11, bias=True)
     grads = torch.autograd.grad(RCE(alpha=alpha)(getattr(case, form)()), case.vectors())
-    positive_RC, score_RC = case.dense().is_positive(), case.scores().detach()
+    positive_RC, score_RC = case.positive_mask(), case.scores().detach()
     grad_RC = torch.zeros_like(score_RC)
     for row, scores in enumerate(score_RC.tolist()):
         for column, s in enumerate(scores):

@@ -109,7 +109,7 @@ def test_alpha_passes_smoothly_through_one_and_zero(kernel: Any) -> None:
 def ranked(seed: int) -> DenseTable:
     """Scores on a grid, so that there are ties."""
     case = random_case(seed, rows=6, items=14)
-    return DenseTable.from_matrix((case.scores().detach() * 2).round() / 2, case.dense().is_positive())
+    return DenseTable.from_matrix((case.scores().detach() * 2).round() / 2, case.positive_mask())
 
 
 def test_the_step_counts_the_rank() -> None:
@@ -172,7 +172,7 @@ def test_weights_are_repetitions(kernel: Any, over: Any, form: str) -> None:
     case = random_case(0, rows=6, items=12)
     times_C = torch.randint(1, 4, (12,), generator=torch.Generator().manual_seed(0))
     case.log_weight_C = times_C.double().log()
-    positive_RC, score_RC = case.dense().is_positive(), case.scores()
+    positive_RC, score_RC = case.positive_mask(), case.scores()
     weighted = getattr(case, form)()
     weighted.n_represented_R = (times_C * ~positive_RC).sum(1).double()
     repeated = DenseTable(

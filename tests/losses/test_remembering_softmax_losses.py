@@ -10,16 +10,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from scores.tables import random_case
+from scores.tables import random_case, with_context
 from shortlist.errors import InputError
 from shortlist.losses import SL, AdvInfoNCE, Loss, SLAtKDetached, SogCLR, SogSLAtK, registry
+from shortlist.scores import Sizes
 from training.fixtures import training
+
+pytestmark = pytest.mark.usefixtures("thresholds_are_accepted")
 
 G = torch.Generator
 
 
 def started(loss: Loss, users: int = 6, items: int = 9, seed: int = 0) -> Loss:
-    loss.start(users, items, 20, G().manual_seed(seed))
+    loss.initialize(Sizes(n_keys=users, n_items=items, n_pairs=20), G().manual_seed(seed))
     return loss
 
 
@@ -60,7 +63,7 @@ def test_sogclr_over_steps(gamma: float, tau: float) -> None:
     loss, averages = started(SogCLR(tau=tau, gamma=gamma)), Averages(gamma)
     for seed, users in enumerate(STEPS):
         pos, neg = scores(seed)
-        value = loss(pos, neg, users=torch.tensor(users))
+        value = loss(pos, neg, keys=torch.tensor(users))
         now = means(neg, tau)
         g = averages.step(users, now)
         terms = [math.log(b) + a / b - 1 - s / tau for a, b, s in zip(now, g, pos.tolist(), strict=True)]
@@ -76,7 +79,7 @@ def test_sogclr_bounds_sl_and_meets_it_on_first_visits() -> None:
     loss = started(SogCLR(gamma=0.3))
     for seed in range(6):
         pos, neg = scores(seed)
-        ours, sl = loss(pos, neg, users=torch.arange(4)).item(), (SL()(pos, neg) - math.log(5)).item()
+        ours, sl = loss(pos, neg, keys=torch.arange(4)).item(), (SL()(pos, neg) - math.log(5)).item()
         assert (ours == pytest.approx(sl, rel=1e-12)) if seed == 0 else (ours > sl)
 
 
@@ -88,7 +91,7 @@ def test_gamma_of_one_forgets(name: str) -> None:
     beta, constant = torch.linspace(-1, 1, 4, dtype=torch.float64), math.log(5) if name == "sogclr" else 0.0
     for seed in range(3):
         pos, neg = scores(seed)
-        values = [one(pos, neg, threshold=beta, users=torch.arange(4)) for one in (loss, plain)]
+        values = [one(pos, neg, threshold=beta, keys=torch.arange(4)) for one in (loss, plain)]
         torch.testing.assert_close(values[0], values[1] - constant, rtol=1e-12, atol=1e-12)
         ours, theirs = (torch.autograd.grad(value, [pos, neg]) for value in values)
         for one, other in zip(ours, theirs, strict=True):
@@ -107,7 +110,7 @@ def test_sogslatk_over_steps(form: Any) -> None:
         pull, push = pos / tau, (neg / tau).exp().mean(1) / g
         surrogate = w * (push - pull) if form == "consistent" else push - w / w.mean() * pull
         expected = torch.autograd.grad(surrogate.mean(), [pos, neg])
-        ours = torch.autograd.grad(loss(pos, neg, threshold=beta, users=torch.tensor(users)), [pos, neg])
+        ours = torch.autograd.grad(loss(pos, neg, threshold=beta, keys=torch.tensor(users)), [pos, neg])
         for one, other in zip(ours, expected, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-9)
 
@@ -119,17 +122,17 @@ class TestAverages:
         loss = started(registry[name](tau=0.01, gamma=0.5))
         for level in (1.0, -1.0, 1.0, 0.0):
             pos, neg = torch.tensor([0.5], requires_grad=True), torch.full((1, 3), level, requires_grad=True)
-            value = loss(pos, neg, users=torch.tensor([2]), threshold=torch.zeros(1))
+            value = loss(pos, neg, keys=torch.tensor([2]), threshold=torch.zeros(1))
             grads = torch.autograd.grad(value, [pos, neg])
             assert all(bool(t.isfinite().all()) for t in (value, *grads))
 
     def test_users_without_negatives_move_nothing(self, name: str) -> None:
         loss, user = started(registry[name](gamma=0.5)), torch.tensor([2])
         beta = torch.zeros(1)
-        loss(torch.ones(1), torch.zeros(1, 3), users=user, threshold=beta)
+        loss(torch.ones(1), torch.zeros(1, 3), keys=user, threshold=beta)
         before = {key: tensor.clone() for key, tensor in loss.state_dict().items()}
         pos = torch.ones(1, requires_grad=True)
-        value = loss(pos, torch.zeros(1, 0), users=user, threshold=beta)
+        value = loss(pos, torch.zeros(1, 0), keys=user, threshold=beta)
         assert value.item() == 0
         assert torch.autograd.grad(value, pos)[0].item() == 0
         for key, tensor in loss.state_dict().items():
@@ -137,7 +140,7 @@ class TestAverages:
 
     def test_looking_does_not_move_them(self, name: str) -> None:
         loss, (pos, neg) = started(registry[name](gamma=0.5)), scores(1)
-        given = {"users": torch.arange(4), "threshold": torch.zeros(4, dtype=torch.float64)}
+        given = {"keys": torch.arange(4), "threshold": torch.zeros(4, dtype=torch.float64)}
         loss(pos, neg, **given)
         loss.eval()
         state = {key: tensor.clone() for key, tensor in loss.state_dict().items()}
@@ -148,10 +151,10 @@ class TestAverages:
         assert torch.equal(loss(2 * pos, 2 * neg, **given), once)
         assert any(not torch.equal(tensor, state[key]) for key, tensor in loss.state_dict().items())
 
-    def test_known_users_need_a_start(self, name: str) -> None:
+    def test_keys_need_initialized_state(self, name: str) -> None:
         pos, neg = scores(0)
-        with pytest.raises(InputError, match=r"^loss\.start: expected a call with the number of users"):
-            registry[name]()(pos, neg, users=torch.arange(4), threshold=torch.zeros(4))
+        with pytest.raises(InputError, match=r"^loss\.initialize: expected a call with the number of keys"):
+            registry[name]()(pos, neg, keys=torch.arange(4), threshold=torch.zeros(4))
 
 
 # -------------------------------------------------------------------------------------------------------- AdvInfoNCE
@@ -193,13 +196,12 @@ def adversarial_by_loops(loss: AdvInfoNCE, score_RC: Tensor, positive_RC: Tensor
 def test_hardness_weighs_negatives(form: str) -> None:
     for seed in range(3):
         loss, case = adversary(seed, tau=0.6, weight=3.0), random_case(seed, rows=6, items=9)
-        table = getattr(case, form)()
-        table.user_R, table.item_C = torch.tensor([5, 0, 1, 1, 3, 2]), torch.arange(9)
-        expected = adversarial_by_loops(loss, case.scores(), case.dense().is_positive(), table.user_R.tolist())
+        ids: dict[str, Any] = {"key_R": torch.tensor([5, 0, 1, 1, 3, 2]), "item_C": torch.arange(9)}
+        table = with_context(getattr(case, form)(), **ids)
+        expected = adversarial_by_loops(loss, case.scores(), case.positive_mask(), ids["key_R"].tolist())
         assert loss(table).item() == pytest.approx(expected, rel=1e-10)
         grads = torch.autograd.grad(loss(table), case.vectors())
-        dense = case.dense()
-        dense.user_R, dense.item_C = table.user_R, table.item_C
+        dense = with_context(case.dense(), **ids)
         for ours, theirs in zip(grads, torch.autograd.grad(loss(dense), case.vectors()), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
 
@@ -212,18 +214,18 @@ def test_drawn_negatives_have_the_hardness_of_their_items() -> None:
         p = hardness(loss, int(users[row]), items[row].tolist())
         rivals = zip(p, neg[row].tolist(), strict=True)
         terms.append(math.log(1 + 3 * 5 * sum(q * math.exp((s - pos[row].item()) / 0.6) for q, s in rivals)))
-    assert loss(pos, neg, users=users, items=items).item() == pytest.approx(sum(terms) / 4, rel=1e-10)
+    assert loss(pos, neg, keys=users, items=items).item() == pytest.approx(sum(terms) / 4, rel=1e-10)
 
 
 def test_uniform_hardness_is_sl_with_the_positive_inside() -> None:
-    """Where users and items are not told, and also where the adversary's vectors are 0."""
+    """Where keys and items are not given, and also where the adversary's vectors are 0."""
     pos, neg = scores(2)
     expected = SL(denominator="all", tau=0.3)(pos, neg)
     loss = adversary(tau=0.3, weight=1.0)
     torch.testing.assert_close(loss(pos, neg), expected, rtol=1e-12, atol=1e-12)
     loss.items.vector.zero_()
-    told = loss(pos, neg, users=torch.arange(4), items=torch.arange(5))
-    torch.testing.assert_close(told, expected, rtol=1e-12, atol=1e-12)
+    given = loss(pos, neg, keys=torch.arange(4), items=torch.arange(5))
+    torch.testing.assert_close(given, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_it_is_the_cross_entropy_of_shifted_scores() -> None:
@@ -233,7 +235,7 @@ def test_it_is_the_cross_entropy_of_shifted_scores() -> None:
     log_p = torch.log_softmax(loss.users.vector[users] @ loss.items.vector[items].T, 1)
     logit = torch.cat([pos.unsqueeze(1) / 0.4, neg / 0.4 + log_p + math.log(3 * 50)], 1)
     expected = torch.nn.functional.cross_entropy(logit, torch.zeros(4, dtype=torch.long))
-    torch.testing.assert_close(loss(pos, neg, users=users, items=items), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(loss(pos, neg, keys=users, items=items), expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("drawn", [False, True])
@@ -241,7 +243,7 @@ def test_adversary_climbs_along_the_gradient(drawn: bool) -> None:
     """Adam's first step is the learning rate times the sign of the gradient, here taken by differences."""
     loss, (pos, neg) = adversary(tau=0.6, weight=1.0, rate=1e-3, every=2), scores(3)
     items = torch.tensor([[0, 1, 2, 3, 4]] * 3 + [[6, 6, 7, 0, 1]]) if drawn else torch.arange(5)
-    told = {"users": torch.tensor([0, 1, 1, 5]), "items": items}
+    given = {"keys": torch.tensor([0, 1, 1, 5]), "items": items}
     expected = {}
     for name in ("users", "items"):
         vector = getattr(loss, name).vector
@@ -250,19 +252,19 @@ def test_adversary_climbs_along_the_gradient(drawn: bool) -> None:
             values = []
             for shift in (1e-6, -1e-6):
                 vector.view(-1)[place] += shift
-                values.append(loss(pos, neg, **told).item())
+                values.append(loss(pos, neg, **given).item())
                 vector.view(-1)[place] -= shift
             expected[name].view(-1)[place] = (values[0] - values[1]) / 2e-6
     before = {name: getattr(loss, name).vector.clone() for name in expected}
-    value = loss(pos, neg, **told).item()
+    value = loss(pos, neg, **given).item()
     loss.before_epoch(2)
-    loss(pos, neg, **told).backward()
+    loss(pos, neg, **given).backward()
     loss.after_step(0.1)
     for name, gradient in expected.items():
         moved = getattr(loss, name).vector - before[name]
         assert bool((gradient.abs() > 1e-9).any())
         torch.testing.assert_close(moved, 1e-3 * gradient / (gradient.abs() + 1e-8), rtol=1e-3, atol=1e-6)
-    assert loss(pos, neg, **told).item() > value
+    assert loss(pos, neg, **given).item() > value
 
 
 def test_adversary_is_adam_on_what_was_touched() -> None:
@@ -274,10 +276,10 @@ def test_adversary_is_adam_on_what_was_touched() -> None:
     loss.before_epoch(1)
     for seed in range(4):
         pos, neg = scores(seed, rows=6, negatives=9)
-        told = {"users": torch.randperm(6, generator=G().manual_seed(seed)), "items": torch.arange(9)}
-        loss(pos, neg, **told).backward()
+        given = {"keys": torch.randperm(6, generator=G().manual_seed(seed)), "items": torch.arange(9)}
+        loss(pos, neg, **given).backward()
         loss.after_step(1.0)
-        tilt = users[told["users"]] @ items.T
+        tilt = users[given["keys"]] @ items.T
         log_p = tilt - torch.logsumexp(tilt, 1, keepdim=True)
         rival = torch.logsumexp(neg.detach() / twin.tau + log_p, 1) + math.log(9)
         optimizer.zero_grad()
@@ -295,11 +297,11 @@ def test_adversary_learns_when_it_is_due() -> None:
         before = loss.users.vector.clone()
         loss.before_epoch(epoch)
         loss.eval()
-        loss(pos, neg, users=torch.arange(4), items=torch.arange(5)).backward()
+        loss(pos, neg, keys=torch.arange(4), items=torch.arange(5)).backward()
         loss.after_step(0.1)
         assert torch.equal(loss.users.vector, before)
         loss.train()
-        loss(pos, neg, users=torch.arange(4), items=torch.arange(5)).backward()
+        loss(pos, neg, keys=torch.arange(4), items=torch.arange(5)).backward()
         loss.after_step(0.1)
         changed = (loss.users.vector != before).any(1).tolist()
         assert changed[4:] == [False, False]

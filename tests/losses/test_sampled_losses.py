@@ -16,6 +16,8 @@ from shortlist.losses import SL, Loss, SLAtK, registry
 from shortlist.negatives import SharedCandidates
 from shortlist.scores import DenseTable, FactoredTable
 
+pytestmark = pytest.mark.usefixtures("thresholds_are_accepted")
+
 
 def pair_scores(score_RC: Tensor, positive_RC: Tensor) -> list[tuple[int, Tensor, Tensor]]:
     """Row, score and all negatives' scores of each positive."""
@@ -32,10 +34,10 @@ def test_all_negatives_drawn_once_give_the_exact_loss(name: str) -> None:
         pytest.skip("a pair depends on the others of its row, or on the size of the catalogue")
     loss = registry[name]()
     case = random_case(0, rows=6, items=15)
-    exact = case.factored()
-    exact.threshold_R = torch.linspace(-1, 1, 6, dtype=torch.float64)
-    pairs = pair_scores(case.scores(), case.dense().is_positive())
-    values = [loss(pos, neg, threshold=exact.threshold_R[row : row + 1]) for row, pos, neg in pairs]
+    threshold_R = torch.linspace(-1, 1, 6, dtype=torch.float64)
+    exact = case.factored().with_threshold(threshold_R)
+    pairs = pair_scores(case.scores(), case.positive_mask())
+    values = [loss(pos, neg, threshold=threshold_R[row : row + 1]) for row, pos, neg in pairs]
     torch.testing.assert_close(torch.stack(values).mean(), loss(exact))
 
 
@@ -46,11 +48,12 @@ def sampling_error(loss: Loss, correction: bool, draws: int, repeats: int = 60) 
     positive_C = torch.zeros(2000, dtype=torch.bool)
     positive_C[:3] = True
     exact = DenseTable.from_matrix(score_C.unsqueeze(0), positive_C.unsqueeze(0))
-    exact.threshold_R = exact.kth_largest(20)
+    beta = exact.kth_largest(20)
+    exact = exact.with_threshold(beta)
     errors = []
     for _ in range(repeats):
         neg = score_C[3 + torch.randint(1997, (draws,), generator=g)].expand(3, -1)
-        sampled = loss(score_C[:3], neg, threshold=exact.threshold_R.expand(3))
+        sampled = loss(score_C[:3], neg, threshold=beta.expand(3))
         if correction:
             sampled = sampled + torch.log(torch.tensor(1997 / draws))
         errors.append(abs(float(sampled - loss(exact))))
@@ -117,15 +120,15 @@ def test_a_negative_of_weight_w_counts_as_w_of_them(name: str, variant: Variant,
         pytest.skip("what is at hand is listed, sorted or counted")
     case, loss = random_case(1, rows=5, items=9, bias=True), registry[name](**variant.settings)
     times_C = torch.tensor([1, 2, 3, 1, 4, 2, 1, 1, 5])
-    score_RC, positive_RC = case.scores(), case.dense().is_positive()
+    score_RC, positive_RC = case.scores(), case.positive_mask()
     column_N = torch.arange(9).repeat_interleave(times_C)
     positive_P = score_RC[case.row_P, case.column_P]
     repeated = DenseTable(positive_P, case.row_P, score_RC[:, column_N], positive_RC=positive_RC[:, column_N])
     case.log_weight_C = times_C.double().log()
     weighted = getattr(case, form)()
     weighted.n_represented_R = repeated.n_represented_R
-    repeated.threshold_R = weighted.threshold_R = torch.linspace(-1, 1, 5, dtype=torch.float64)
-    values = [loss(table) for table in (weighted, repeated)]
+    threshold_R = torch.linspace(-1, 1, 5, dtype=torch.float64)
+    values = [loss(table.with_threshold(threshold_R)) for table in (weighted, repeated)]
     torch.testing.assert_close(*values, rtol=1e-10, atol=1e-12)
     ours, theirs = (torch.autograd.grad(value, case.vectors()) for value in values)
     for grad, expected in zip(ours, theirs, strict=True):

@@ -54,10 +54,9 @@ def test_gradient_is_the_published_one(weight: Any, denominator: Any, positive_w
     for seed, settings in enumerate([{"tau": 0.2, "tau_w": 2.5}, {"tau": 0.9, "tau_w": 0.4, "negatives": 9.0}]):
         loss = SLAtK(weight=weight, denominator=denominator, positive_weight=positive_weight, **settings)
         case, threshold_R = situation(seed, rows=6, items=11)
-        table = getattr(case, form)()
-        table.threshold_R = threshold_R
+        table = getattr(case, form)().with_threshold(threshold_R)
         ours = torch.autograd.grad(loss(table), case.vectors())
-        expected_RC = closed_form(loss, case.scores().detach(), case.dense().is_positive(), threshold_R)
+        expected_RC = closed_form(loss, case.scores().detach(), case.positive_mask(), threshold_R)
         torch.testing.assert_close(ours[0], expected_RC @ case.item_CD, rtol=1e-9, atol=1e-11)
         torch.testing.assert_close(ours[1], expected_RC.T @ case.row_RD, rtol=1e-9, atol=1e-11)
 
@@ -68,10 +67,10 @@ def test_weight_adds_a_push_down_at_hard_positives() -> None:
     grads = []
     for weight in ("published", "detached"):
         scores = case.scores().detach().requires_grad_()
-        table = case.dense()
-        table.pos_P, table.cand_RC, table.threshold_R = scores[case.row_P, case.column_P], scores, threshold_R
+        table = case.dense().with_threshold(threshold_R)
+        table.pos_P, table.cand_RC = scores[case.row_P, case.column_P], scores
         grads.append(torch.autograd.grad(SLAtK(weight=weight, denominator="all")(table), scores)[0])  # type: ignore[arg-type]
-    difference, positive_RC = grads[0] - grads[1], case.dense().is_positive()
+    difference, positive_RC = grads[0] - grads[1], case.positive_mask()
     assert bool((difference[~positive_RC] == 0).all())
     assert bool((difference[positive_RC] > 0).all())  # with the positive inside the sum every term is above 0
 
@@ -79,7 +78,7 @@ def test_weight_adds_a_push_down_at_hard_positives() -> None:
 def test_a_weaker_pull_is_a_part_of_the_gradient_taken_back() -> None:
     """SL with pull c has SL's gradient plus (1 − c)/(τ·P) at each positive."""
     case, _ = situation(6, rows=6, items=11)
-    positive_RC, grads = case.dense().is_positive(), []
+    positive_RC, grads = case.positive_mask(), []
     for positive_weight in (1.0, 0.8):
         scores = case.scores().detach().requires_grad_()
         table = case.dense()

@@ -45,7 +45,7 @@ def test_a_weight_of_three_is_a_candidate_met_three_times(name: str, settings: d
     """Weights that correct for sampling (logQ) reach every member of the family, on negatives alone."""
     loss, case = registry[name](**settings), random_case(0, rows=6, items=12)
     times_C = torch.randint(1, 4, (12,), generator=torch.Generator().manual_seed(0))
-    positive_RC = case.dense().is_positive()
+    positive_RC = case.positive_mask()
     case.log_weight_C = times_C.double().log()
     weighted = getattr(case, form)()
     weighted.n_represented_R = (times_C * ~positive_RC).sum(1).double()
@@ -56,8 +56,8 @@ def test_a_weight_of_three_is_a_candidate_met_three_times(name: str, settings: d
         score_RC.repeat_interleave(times_C, 1),
         positive_RC=positive_RC.repeat_interleave(times_C, 1),
     )
-    for table in (weighted, repeated):
-        table.threshold_R = torch.linspace(-1, 1, 6, dtype=torch.float64)
+    threshold_R = torch.linspace(-1, 1, 6, dtype=torch.float64)
+    weighted, repeated = weighted.with_threshold(threshold_R), repeated.with_threshold(threshold_R)
     torch.testing.assert_close(loss(weighted), loss(repeated), rtol=1e-10, atol=1e-12)
     ours, theirs = (torch.autograd.grad(loss(table), case.vectors()) for table in (weighted, repeated))
     for one, other in zip(ours, theirs, strict=True):

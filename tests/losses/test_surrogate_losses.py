@@ -15,10 +15,10 @@ from torch import Tensor
 
 from losses.entries.surrogates import sigmoid
 from losses.graded import graded_table, separated
-from scores.tables import Case, random_case
+from scores.tables import Case, random_case, with_context
 from shortlist.errors import ShortlistError
 from shortlist.losses import SONG, ApproxNDCG, GuidedRec, Loss, SONGAtK
-from shortlist.scores import DenseTable, ScoreTable
+from shortlist.scores import DenseTable, ScoreTable, Sizes, TableContext
 from shortlist.training import Progress
 from training.fixtures import training
 
@@ -45,9 +45,7 @@ def test_approx_ndcg_of_a_sample_stands_for_the_catalogue() -> None:
 
 
 def with_ids(table: ScoreTable, users: list[int], first_pair: int = 0) -> ScoreTable:
-    table.user_R = torch.tensor(users)
-    table.pair_P = first_pair + torch.arange(table.n_positives)
-    return table
+    return with_context(table, key_R=torch.tensor(users), pair_P=first_pair + torch.arange(table.n_positives))
 
 
 def steps(seed: int, count: int) -> list[Case]:
@@ -62,7 +60,7 @@ def steps(seed: int, count: int) -> list[Case]:
 
 def estimates(case: Case, margin: float = 1.0) -> Tensor:
     """ĝ of each positive, in a form that torch differentiates."""
-    score_RC, positive_RC = case.scores(), case.dense().is_positive()
+    score_RC, positive_RC = case.scores(), case.positive_mask()
     return torch.stack(
         [
             (score_RC[r][~positive_RC[r]] - score_RC[r, c] + margin).clamp(min=0).square().mean()
@@ -91,7 +89,7 @@ def test_song_moves_its_averages_and_takes_its_slope_there(form: str) -> None:
     loss, kept = SONG(gamma=0.3), {}
     cases = steps(0, 4)
     n_pairs = len(cases[0].row_P)
-    loss.start(5, 9, n_pairs + 3, torch.Generator())
+    loss.initialize(Sizes(n_keys=5, n_items=9, n_pairs=n_pairs + 3), torch.Generator())
     loss.double()
     for case in cases:
         table = with_ids(getattr(case, form)(), [0, 1, 2, 3, 4], first_pair=3)
@@ -113,7 +111,7 @@ def test_song_moves_its_averages_and_takes_its_slope_there(form: str) -> None:
 def test_song_with_gamma_1_remembers_nothing() -> None:
     loss = SONG(gamma=1.0)
     cases = steps(1, 2)
-    loss.start(5, 9, len(cases[0].row_P), torch.Generator())
+    loss.initialize(Sizes(n_keys=5, n_items=9, n_pairs=len(cases[0].row_P)), torch.Generator())
     for case in cases:
         torch.testing.assert_close(loss(with_ids(case.factored(), [0, 1, 2, 3, 4])), SONG()(case.factored()))
 
@@ -121,7 +119,7 @@ def test_song_with_gamma_1_remembers_nothing() -> None:
 @pytest.mark.parametrize("loss", [SONG(gamma=0.5), SONGAtK(k=2, gradient="theo", gamma=0.5)])
 def test_nothing_moves_where_nothing_is_trained(loss: Loss) -> None:
     first, second = steps(2, 2)
-    loss.start(5, 9, len(first.row_P), torch.Generator())
+    loss.initialize(Sizes(n_keys=5, n_items=9, n_pairs=len(first.row_P)), torch.Generator())
     loss(with_ids(first.factored(), [0, 1, 2, 3, 4]))
     before = {name: tensor.clone() for name, tensor in loss.state_dict().items()}
     assert before
@@ -153,7 +151,7 @@ def lower_level(lam: float, scores: list[float], loss: SONGAtK) -> float:
 @pytest.mark.parametrize("form", FORMS)
 def test_song_at_k_moves_its_thresholds_down_the_lower_level(form: str) -> None:
     loss, lam = SONGAtK(k=2, eta=0.4, tau1=0.2, tau2=0.05), [0.0] * 5
-    loss.start(5, 9, 40, torch.Generator())
+    loss.initialize(Sizes(n_keys=5, n_items=9, n_pairs=40), torch.Generator())
     loss.double()
     for case in steps(3, 3):
         loss(with_ids(getattr(case, form)(), [4, 0, 1, 2, 3]))
@@ -168,14 +166,14 @@ def test_song_at_k_counts_all_positives_of_a_user_whose_pairs_are_drawn() -> Non
     whole = SONGAtK(k=2, eta=0.4, tau1=0.2, tau2=0.05)
     drawn = SONGAtK(k=2, eta=0.4, tau1=0.2, tau2=0.05)
     for loss in (whole, drawn):
-        loss.start(1, 7, 3, torch.Generator())
+        loss.initialize(Sizes(n_keys=1, n_items=7, n_pairs=3), torch.Generator())
         loss.double()
     score_C = torch.tensor([0.9, 0.1, -0.3, 0.5, 0.4, -0.2, 0.05]).double().requires_grad_()
-    table = DenseTable.from_matrix(score_C[None], torch.tensor([[True] * 3 + [False] * 4]))
-    table.n_items = 7
+    context = TableContext(n_items=7)
+    table = DenseTable.from_matrix(score_C[None], torch.tensor([[True] * 3 + [False] * 4]), context=context)
     whole(with_ids(table, [0]))
-    pairs = DenseTable.from_pairs(score_C[:3], score_C[3:].expand(3, 4))
-    pairs.n_items, pairs.negatives_R = 7, torch.full((3,), 4.0).double()
+    context = TableContext(n_items=7, n_negatives_R=torch.full((3,), 4.0).double())
+    pairs = DenseTable.from_pairs(score_C[:3], score_C[3:].expand(3, 4), context=context)
     drawn(with_ids(pairs, [0, 0, 0]))
     assert whole.threshold is not None
     assert whole.threshold.item() != 0
@@ -185,7 +183,7 @@ def test_song_at_k_counts_all_positives_of_a_user_whose_pairs_are_drawn() -> Non
 def test_thresholds_of_song_at_k_find_the_score_after_the_last_place() -> None:
     case = random_case(4, rows=5, items=30)
     loss = SONGAtK(k=4, eta=1.0)
-    loss.start(5, 30, 100, torch.Generator())
+    loss.initialize(Sizes(n_keys=5, n_items=30, n_pairs=100), torch.Generator())
     for number in range(600):
         loss.eta = 1.0 if number < 300 else 0.01
         loss(with_ids(case.factored(), [0, 1, 2, 3, 4]))
@@ -196,10 +194,10 @@ def test_thresholds_of_song_at_k_find_the_score_after_the_last_place() -> None:
 
 def test_a_user_in_several_rows_moves_by_the_mean_and_samples_stand_for_the_catalogue() -> None:
     loss = SONGAtK(k=1, eta=0.5, tau1=0.5, tau2=0.1)
-    loss.start(2, 20, 3, torch.Generator())
+    loss.initialize(Sizes(n_keys=2, n_items=20, n_pairs=3), torch.Generator())
     loss.double()
     pos, neg = torch.tensor([0.3, -0.2, 1.0]).double(), torch.tensor([[0.5, -1.0], [0.1, 0.2], [0.0, 2.0]]).double()
-    loss(pos.requires_grad_(), neg, users=torch.tensor([1, 1, 0]), pairs=torch.arange(3), n_items=20)
+    loss(pos.requires_grad_(), neg, keys=torch.tensor([1, 1, 0]), pairs=torch.arange(3), n_items=20)
 
     def gradient(row: int) -> float:
         share = sigmoid(pos[row].item() / 0.5) + 19 / 2 * sum(sigmoid(x / 0.5) for x in neg[row].tolist())
@@ -215,7 +213,7 @@ def test_a_user_in_several_rows_moves_by_the_mean_and_samples_stand_for_the_cata
 def test_gradient_of_song_at_k(gradient: Any, form: str) -> None:
     """ψ·f′(u)·∇ĝ, and with theo ψ′·f(u)·(∇s_i − Σ_j h_j·∇s_j/(n·H)), over two steps."""
     loss = SONGAtK(k=2, gradient=gradient, gamma=0.3, gamma1=0.6, tau1=0.3, tau2=0.05, sharpness=1.5, eta=0.2)
-    loss.start(5, 9, 40, torch.Generator())
+    loss.initialize(Sizes(n_keys=5, n_items=9, n_pairs=40), torch.Generator())
     loss.double()
     averages: dict[int, float] = {}
     bends: dict[int, float] = {}
@@ -250,7 +248,7 @@ def test_gradient_of_song_at_k(gradient: Any, form: str) -> None:
 def test_without_the_ideal_positives_stand_alone(loss: Loss) -> None:
     """Pair by pair, each with the user's negatives."""
     case = random_case(0, rows=6, items=15)
-    score_RC, positive_RC = case.scores(), case.dense().is_positive()
+    score_RC, positive_RC = case.scores(), case.positive_mask()
     values = [
         loss(score_RC[row, column].view(1), score_RC[row][~positive_RC[row]].view(1, -1))
         for row, column in positive_RC.nonzero().tolist()
@@ -261,11 +259,10 @@ def test_without_the_ideal_positives_stand_alone(loss: Loss) -> None:
 def test_song_at_k_with_thresholds_far_below_is_song() -> None:
     case = random_case(6, rows=5, items=12)
     loss = SONGAtK(gradient="prac")
-    loss.start(5, 12, 100, torch.Generator())
+    loss.initialize(Sizes(n_keys=5, n_items=12, n_pairs=100), torch.Generator())
     assert loss.threshold is not None
     loss.threshold.fill_(-1e6)
-    table = case.factored()
-    table.user_R = torch.arange(5)
+    table = with_context(case.factored(), key_R=torch.arange(5))
     values = [loss(table), SONG()(case.factored())]
     torch.testing.assert_close(*values, rtol=1e-12, atol=0)
     grads = [torch.autograd.grad(value, case.vectors()) for value in values]
@@ -341,8 +338,8 @@ def test_a_user_of_several_rows_keeps_the_mean_of_their_curvatures() -> None:
 
     def kept_by(rows: list[int]) -> float:
         loss = SONGAtK(k=1, gradient="theo")
-        loss.start(n_users=5, n_items=8, n_pairs=2, generator=torch.Generator())
-        loss(pos[rows].requires_grad_(), neg[rows], users=users[rows], pairs=torch.tensor(rows), n_items=8)
+        loss.initialize(Sizes(n_keys=5, n_items=8, n_pairs=2), torch.Generator())
+        loss(pos[rows].requires_grad_(), neg[rows], keys=users[rows], pairs=torch.tensor(rows), n_items=8)
         assert loss.curvature is not None
         return float(loss.curvature[4])
 

@@ -160,8 +160,8 @@ def test_portions_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(whole.rank_H, portions.rank_H)
 
 
-def test_users_with_nothing_to_find_are_refused() -> None:
-    with pytest.raises(InputError, match="expected users with at least one item"):
+def test_queries_without_relevant_items_are_refused() -> None:
+    with pytest.raises(InputError, match="expected queries with at least one relevant item"):
         find_hits(ranking_of([[0]]), truth_of([set()], 3))
 
 

@@ -7,7 +7,7 @@ import torch
 from scorers import Given
 from shortlist.data import Interactions
 from shortlist.errors import InputError
-from shortlist.metrics import Evaluation, by_activity, by_popularity, catalogue, evaluate, popularity_bands
+from shortlist.metrics import Evaluation, beyond_accuracy, by_activity, by_popularity, evaluate, popularity_bands
 from shortlist.ranking import Ranking
 
 N_USERS, N_ITEMS, KS = 60, 40, (3, 10)
@@ -35,7 +35,7 @@ def evaluation(train: Interactions, truth: Interactions) -> Evaluation:
 
 def test_values_are_those_of_a_naive_loop(evaluation: Evaluation, train: Interactions) -> None:
     popularity_I = train.item_counts()
-    values = catalogue(evaluation.ranking, KS, popularity_I)
+    values = beyond_accuracy(evaluation.ranking, KS, popularity_I)
     for k in KS:
         shown = [item for items in evaluation.ranking.items_RK[:, :k].tolist() for item in items if item >= 0]
         count = [shown.count(item) for item in range(N_ITEMS)]
@@ -47,7 +47,7 @@ def test_values_are_those_of_a_naive_loop(evaluation: Evaluation, train: Interac
 
 def test_empty_lists_have_no_popularity() -> None:
     nothing = Ranking(np.arange(1), np.full((1, 2), -1), np.full((1, 2), -np.inf))
-    values = catalogue(nothing, [2], np.ones(3, int))
+    values = beyond_accuracy(nothing, [2], np.ones(3, int))
     assert values["coverage@2"] == 0
     assert np.isnan([values["gini@2"], values["popularity@2"]]).all()
 
@@ -55,13 +55,13 @@ def test_empty_lists_have_no_popularity() -> None:
 def test_groups_of_users_cover_all_and_keep_their_means(evaluation: Evaluation, train: Interactions) -> None:
     activity_U = train.user_counts()
     frame = by_activity(evaluation, activity_U, groups=3)
-    assert frame["users"].sum() == len(evaluation.users_R)
+    assert frame["users"].sum() == len(evaluation.queries_R)
     for name, mean in evaluation.means().items():
         assert np.average(frame[name].to_numpy(), weights=frame["users"].to_numpy()) == pytest.approx(mean)
     for low, high, users, value in frame.select("from", "to", "users", "recall@10").iter_rows():
-        inside_R = (activity_U[evaluation.users_R] >= low) & (activity_U[evaluation.users_R] <= high)
+        inside_R = (activity_U[evaluation.queries_R] >= low) & (activity_U[evaluation.queries_R] <= high)
         assert users == inside_R.sum()
-        assert value == pytest.approx(evaluation.per_user["recall@10"][inside_R].mean())
+        assert value == pytest.approx(evaluation.per_query["recall@10"][inside_R].mean())
     assert (frame["from"].to_numpy()[1:] > frame["to"].to_numpy()[:-1]).all()
 
 

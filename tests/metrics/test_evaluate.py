@@ -68,14 +68,14 @@ def test_partial_auc_is_that_of_a_naive_loop(
 ) -> None:
     scores_UI, seen, taken = case
     result = evaluated(case, ks=[3], pairwise=True, alpha=alpha, beta=beta)
-    for row, user in enumerate(result.users_R.tolist()):
+    for row, user in enumerate(result.queries_R.tolist()):
         arguments = scores_UI[user], seen[user], taken[user]
         value, normalised = naive_partial_auc(*arguments, alpha, beta)
         name = f"llpauc({alpha:g},{beta:g})"
-        assert result.per_user[name][row] == pytest.approx(value, nan_ok=True)
-        assert result.per_user[f"{name}/max"][row] == pytest.approx(normalised, nan_ok=True)
+        assert result.per_query[name][row] == pytest.approx(value, nan_ok=True)
+        assert result.per_query[f"{name}/max"][row] == pytest.approx(normalised, nan_ok=True)
         one_way, _ = naive_partial_auc(*arguments, 1.0, beta)
-        assert result.per_user[f"opauc({beta:g})"][row] == pytest.approx(one_way, nan_ok=True)
+        assert result.per_query[f"opauc({beta:g})"][row] == pytest.approx(one_way, nan_ok=True)
 
 
 @settings(max_examples=500, deadline=None)
@@ -83,14 +83,14 @@ def test_partial_auc_is_that_of_a_naive_loop(
 def test_auc_is_that_of_scikit_learn(case: tuple[np.ndarray, list[set[int]], list[set[int]]]) -> None:
     scores_UI, seen, taken = case
     result = evaluated(case, ks=[3], pairwise=True)
-    for row, user in enumerate(result.users_R.tolist()):
+    for row, user in enumerate(result.queries_R.tolist()):
         candidates = [item for item in range(scores_UI.shape[1]) if item not in seen[user] or item in taken[user]]
         is_taken = [item in taken[user] for item in candidates]
         scores = [-1e9 if item in seen[user] else scores_UI[user, item] for item in candidates]
         if all(is_taken):
-            assert math.isnan(result.per_user["auc"][row])
+            assert math.isnan(result.per_query["auc"][row])
         else:
-            assert result.per_user["auc"][row] == pytest.approx(roc_auc_score(is_taken, scores))
+            assert result.per_query["auc"][row] == pytest.approx(roc_auc_score(is_taken, scores))
 
 
 @settings(max_examples=300, deadline=None)
@@ -103,22 +103,22 @@ def test_ndcg_is_that_of_scikit_learn(n_items: int, k: int, seed: int) -> None:
     taken = [set(np.flatnonzero(row).tolist()) for row in is_taken_UI]
     result = evaluated((scores_UI, [set()] * 3, taken), ks=[k], metrics=["ndcg"])
     expected = [ndcg_score(is_taken_UI[[u]], scores_UI[[u]], k=k) for u in range(3)]
-    np.testing.assert_allclose(result.per_user[f"ndcg@{k}"], expected, rtol=1e-6)
+    np.testing.assert_allclose(result.per_query[f"ndcg@{k}"], expected, rtol=1e-6)
 
 
 def test_users_with_nothing_to_find_are_left_out_and_counted() -> None:
     result = evaluated((np.ones((4, 5), np.float32), [set()] * 4, [{0}, set(), {1, 4}, set()]), ks=[2])
-    assert result.users_R.tolist() == [0, 2]
-    assert result.skipped_users == 2
+    assert result.queries_R.tolist() == [0, 2]
+    assert result.n_skipped == 2
     assert result.means()["recall@2"] == pytest.approx((1 + 1 / 2) / 2)
 
 
 def test_what_is_excluded_cannot_be_recommended_and_still_counts() -> None:
     result = evaluated((np.array([[3, 2, 1]], np.float32), [{0}], [{0, 1}]), ks=[1, 3], pairwise=True)
     assert result.ranking.items_RK.tolist() == [[1, 2, -1]]
-    assert result.per_user["recall@3"].tolist() == [0.5]
-    assert result.per_user["precision@1"].tolist() == [1.0]
-    assert result.per_user["auc"].tolist() == [0.5]
+    assert result.per_query["recall@3"].tolist() == [0.5]
+    assert result.per_query["precision@1"].tolist() == [1.0]
+    assert result.per_query["auc"].tolist() == [0.5]
 
 
 def test_the_lists_are_those_of_top_k() -> None:
@@ -127,13 +127,13 @@ def test_the_lists_are_those_of_top_k() -> None:
     truth = interactions([set(generator.integers(400, size=3).tolist()) for _ in range(150)], 400)
     result = evaluate(factors, truth, ks=[10, 5])
     assert np.array_equal(result.ranking.items_RK, top_k(factors, np.arange(150), 10).items_RK)
-    assert list(result.per_user)[:2] == ["ndcg@5", "ndcg@10"]
+    assert list(result.per_query)[:2] == ["ndcg@5", "ndcg@10"]
 
 
 def test_a_frame_has_the_ids_that_people_know() -> None:
     case = np.ones((4, 5), np.float32), [set()] * 4, [{0}, set(), {1, 4}, set()]
     result = evaluated(case, ks=[2], metrics=["recall"])
-    frame = result.to_frame(pl.Series(USER_IDS))
+    frame = result.to_frame(pl.Series("user_id", USER_IDS))
     assert frame.to_dict(as_series=False) == {"user_id": ["ann", "cid"], "recall@2": [1.0, 0.5]}
 
 
@@ -145,7 +145,7 @@ def test_intervals_hold_the_mean_and_follow_the_seed() -> None:
     assert all(intervals[name].low <= means[name] <= intervals[name].high for name in means)
     assert intervals == result.intervals(seed=1)
     assert intervals != result.intervals(seed=2)
-    error = result.per_user["recall@5"].std() / math.sqrt(200)
+    error = result.per_query["recall@5"].std() / math.sqrt(200)
     width = intervals["recall@5"].high - intervals["recall@5"].low
     assert width == pytest.approx(2 * 1.96 * error, rel=0.15)
     narrow = result.intervals(seed=1, level=0.5)["recall@5"]
@@ -174,6 +174,6 @@ def test_a_truth_over_another_catalogue_is_refused() -> None:
 
 def test_a_truth_without_pairs_gives_no_values() -> None:
     result = evaluated((np.ones((2, 3), np.float32), [set()] * 2, [set()] * 2), ks=[2], pairwise=True)
-    assert result.skipped_users == 2
+    assert result.n_skipped == 2
     assert all(math.isnan(value) for value in result.means().values())
     assert all(math.isnan(bound) for interval in result.intervals().values() for bound in interval)

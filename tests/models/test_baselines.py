@@ -35,7 +35,7 @@ def interactions(matrix: FloatArray) -> Interactions:
 def test_popularity_counts(matrix: FloatArray) -> None:
     model = Popularity()
     model.fit(interactions(matrix))
-    np.testing.assert_array_equal(model.score_all(np.array([0, 0])).numpy(), np.stack([matrix.sum(0)] * 2))
+    np.testing.assert_array_equal(model.score(np.array([0, 0])).numpy(), np.stack([matrix.sum(0)] * 2))
 
 
 @given(matrices(), st.floats(0.5, 100))
@@ -45,7 +45,7 @@ def test_ease_is_its_closed_form(matrix: FloatArray, regularization: float) -> N
     inverse = np.linalg.inv(matrix.T @ matrix + regularization * np.eye(matrix.shape[1]))
     weights = -inverse / np.diag(inverse)
     np.fill_diagonal(weights, 0)
-    np.testing.assert_allclose(model.score_all(np.arange(len(matrix))).numpy(), matrix @ weights, atol=1e-4)
+    np.testing.assert_allclose(model.score(np.arange(len(matrix))).numpy(), matrix @ weights, atol=1e-4)
 
 
 def test_ease_weights_are_the_best_there_are() -> None:
@@ -89,7 +89,7 @@ def naive_item_knn(matrix: FloatArray, neighbours: int, shrinkage: float) -> Flo
 def test_item_knn_is_its_formula(matrix: FloatArray, neighbours: int, shrinkage: float) -> None:
     model = ItemKNN(neighbours=neighbours, shrinkage=shrinkage)
     model.fit(interactions(matrix))
-    got = model.score_all(np.arange(len(matrix))).numpy()
+    got = model.score(np.arange(len(matrix))).numpy()
     np.testing.assert_allclose(got, naive_item_knn(matrix, neighbours, shrinkage), atol=1e-5)
 
 
@@ -101,7 +101,7 @@ def test_item_knn_is_the_same_whatever_the_block(monkeypatch: pytest.MonkeyPatch
     blocks = ItemKNN(neighbours=4)
     blocks.fit(interactions(matrix))
     everybody = np.arange(30)
-    assert torch.equal(whole.score_all(everybody), blocks.score_all(everybody))
+    assert torch.equal(whole.score(everybody), blocks.score(everybody))
 
 
 @pytest.mark.parametrize("alpha", [1.0, 5.0])

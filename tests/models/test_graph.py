@@ -34,8 +34,8 @@ def vectors(n: int, seed: int) -> Tensor:
 
 @pytest.mark.parametrize("powers", [(0.5, 0.5), (0.6, -0.1), (1.0, 0.0)])
 def test_products_and_their_gradients_equal_dense_ones(train: Interactions, powers: tuple[float, float]) -> None:
-    link, matrix_UI = InteractionGraph.of(train).link(*powers), dense(train, *powers)
-    for way, reference in ((link, matrix_UI), (link.reversed(), matrix_UI.T)):
+    adjacency, matrix_UI = InteractionGraph.of(train).adjacency(*powers), dense(train, *powers)
+    for way, reference in ((adjacency, matrix_UI), (adjacency.reversed(), matrix_UI.T)):
         x = vectors(reference.shape[1], 0)
         y, expected = way.times(x), reference @ x
         torch.testing.assert_close(y, expected)
@@ -56,7 +56,9 @@ def test_sums_of_layers_and_their_gradients_equal_dense_ones(train: Interactions
     for _ in range(len(weights[0]) - 1):
         layers.append(adjacency @ layers[-1])
     expected = [sum(w * layer for w, layer in zip(row, layers, strict=True)) for row in weights]
-    got = [torch.cat(halves) for halves in layer_sums(user, item, InteractionGraph.of(train).link(0.5, 0.5), weights)]
+    got = [
+        torch.cat(halves) for halves in layer_sums(user, item, InteractionGraph.of(train).adjacency(0.5, 0.5), weights)
+    ]
     torch.testing.assert_close(got, expected)
     pull = [torch.randn(16, 5, generator=torch.Generator().manual_seed(9 + place)) for place in range(len(weights))]
     gradients = [
@@ -68,9 +70,9 @@ def test_sums_of_layers_and_their_gradients_equal_dense_ones(train: Interactions
 
 def test_one_sum_alone_can_be_asked_for_its_gradient(train: Interactions) -> None:
     user, item = vectors(9, 0), vectors(7, 1)
-    link = InteractionGraph.of(train).link(0.5, 0.5)
-    both = layer_sums(user, item, link, [[0, 0.5, 0.5], [0, 1, 0]])
-    alone = layer_sums(user, item, link, [[0, 1, 0]])
+    adjacency = InteractionGraph.of(train).adjacency(0.5, 0.5)
+    both = layer_sums(user, item, adjacency, [[0, 0.5, 0.5], [0, 1, 0]])
+    alone = layer_sums(user, item, adjacency, [[0, 1, 0]])
     for half in (0, 1):
         got, expected = (torch.autograd.grad(sums[-1][half].sum(), [user, item]) for sums in (both, alone))
         torch.testing.assert_close(got, expected)
@@ -100,10 +102,10 @@ def test_noise_is_the_same_from_the_same_generator() -> None:
 
 def test_noise_passes_gradients_by(train: Interactions) -> None:
     """Noise within an orthant is a constant: the gradient is that of the clean propagation."""
-    link, weights = InteractionGraph.of(train).link(0.5, 0.5), [[0, 0.5, 0.5]]
+    adjacency, weights = InteractionGraph.of(train).adjacency(0.5, 0.5), [[0, 0.5, 0.5]]
     user, item = vectors(9, 0), vectors(7, 1)
-    clean = layer_sums(user, item, link, weights)[0]
-    noisy = layer_sums(user, item, link, weights, noise(0.1, torch.Generator().manual_seed(0)))[0]
+    clean = layer_sums(user, item, adjacency, weights)[0]
+    noisy = layer_sums(user, item, adjacency, weights, noise(0.1, torch.Generator().manual_seed(0)))[0]
     assert not torch.allclose(clean[0], noisy[0])
     pull = vectors(9, 5).detach()
     got, expected = (torch.autograd.grad((pull * sums[0]).sum(), [user, item]) for sums in (noisy, clean))
@@ -112,10 +114,10 @@ def test_noise_passes_gradients_by(train: Interactions) -> None:
 
 def test_a_thinned_mean_is_the_mean_of_what_is_left(train: Interactions) -> None:
     pairs = InteractionGraph.of(train)
-    link = pairs.thinned_mean(0.5, torch.Generator().manual_seed(0))
+    adjacency = pairs.thinned_mean(0.5, torch.Generator().manual_seed(0))
     item = vectors(7, 1)
-    mean_UD = link.times(item)
-    left = link.matrix.weight_E > 0
+    mean_UD = adjacency.times(item)
+    left = adjacency.matrix.weight_E > 0
     assert 0 < int(left.sum()) < train.n_pairs
     for user in range(train.n_users):
         kept = [
@@ -130,12 +132,12 @@ def test_the_same_bits_on_any_number_of_threads(train: Interactions) -> None:
     rng = np.random.default_rng(0)
     users, items = (rng.random((600, 500)) < 0.05).nonzero()
     met = Interactions.from_pairs(users, items, user_ids=np.arange(600), item_ids=np.arange(500))
-    link, item = InteractionGraph.of(met).link(0.5, 0.5), vectors(500, 0).detach()
+    adjacency, item = InteractionGraph.of(met).adjacency(0.5, 0.5), vectors(500, 0).detach()
     threads, results = torch.get_num_threads(), []
     try:
         for count in (1, 2, 3):
             torch.set_num_threads(count)
-            results.append(link.matrix.times(item))
+            results.append(adjacency.matrix.times(item))
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(results[0], results[1])

@@ -15,6 +15,7 @@ from shortlist.losses import SL
 from shortlist.models import LightGCN, LightGCNpp, SimGCL, XSimGCL
 from shortlist.models.graph import noise
 from shortlist.models.graph_models import GraphModel, info_nce
+from shortlist.scores import Batch
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
 
 
@@ -29,7 +30,7 @@ def train() -> Interactions:
 
 def started(model: GraphModel, train: Interactions) -> Tensor:
     """Starts the model; its free vectors in one matrix, users first."""
-    model.start(train, torch.Generator().manual_seed(3))
+    model.initialize(train, torch.Generator().manual_seed(3))
     return torch.cat([model.user, model.item])
 
 
@@ -46,6 +47,11 @@ def adjacency(train: Interactions, left: float, right: float) -> Tensor:
 
 def propagate(model: GraphModel) -> Tensor:
     return torch.cat(model.propagate())
+
+
+def batch_of(users: Tensor, items: Tensor) -> Batch:
+    """A batch of users and of items; which item belongs to which user does not matter to a contrast."""
+    return Batch(users, len(users), row_P=torch.zeros_like(items), item_P=items)
 
 
 def test_lightgcn_is_the_mean_of_its_layers(train: Interactions) -> None:
@@ -97,8 +103,8 @@ def test_the_contrast_of_a_step_without_noise(train: Interactions) -> None:
     layers = [hat @ ego, hat @ hat @ ego, hat @ hat @ hat @ ego]
     mean, one = sum(layers) / 3, layers[1]
     users, items = torch.tensor([3, 0, 3, 5]), torch.tensor([2, 2, 7, 1])
-    factors, terms = model.step(users, items, torch.Generator().manual_seed(0))
-    torch.testing.assert_close(torch.cat([factors.user_UD, factors.item_ID]), mean)
+    vectors, terms = model.training_embeddings(batch_of(users, items), torch.Generator().manual_seed(0))
+    torch.testing.assert_close(torch.cat([vectors.user_UD, vectors.item_ID]), mean)
     user_N, item_N = torch.tensor([0, 3, 5]), torch.tensor([1, 2, 7]) + 12
     expected = 0.7 * sum(
         F.cross_entropy(F.normalize(mean[n]) @ F.normalize(one[n]).T / 0.3, torch.arange(3)) for n in (user_N, item_N)
@@ -114,8 +120,9 @@ def test_the_contrast_of_a_step_without_noise(train: Interactions) -> None:
 def test_simgcl_contrasts_two_views_and_scores_without_noise(train: Interactions) -> None:
     model = SimGCL(dim=6, layers=2, noise=0.2, contrast=0.5, temperature=0.2)
     ego, hat = started(model, train), adjacency(train, 0.5, 0.5)
-    factors, terms = model.step(torch.arange(12), torch.arange(10), torch.Generator().manual_seed(7))
-    assert torch.equal(factors.user_UD, model.factors().user_UD)
+    everything = batch_of(torch.arange(12), torch.arange(10))
+    vectors, terms = model.training_embeddings(everything, torch.Generator().manual_seed(7))
+    assert torch.equal(vectors.user_UD, model.embeddings().user_UD)
     perturb, views = noise(0.2, torch.Generator().manual_seed(7)), []
     for _ in range(2):
         layers = [ego]
@@ -140,23 +147,25 @@ def test_only_so_many_nodes_are_contrasted(train: Interactions) -> None:
     """Of identical views, n nodes at a high temperature cost ln n each."""
     model = XSimGCL(dim=6, layers=1, noise=0.0, contrast=1.0, temperature=1e6, contrasted=4)
     started(model, train)
-    _, terms = model.step(torch.arange(12), torch.arange(10), torch.Generator().manual_seed(0))
+    everything = batch_of(torch.arange(12), torch.arange(10))
+    _, terms = model.training_embeddings(everything, torch.Generator().manual_seed(0))
     assert terms["contrast"].item() == pytest.approx(2 * math.log(4), rel=1e-4)
 
 
-def test_noise_is_of_training_alone(train: Interactions) -> None:
+def test_noise_is_added_in_training_only(train: Interactions) -> None:
     model = XSimGCL(dim=6)
     started(model, train)
-    users, items = torch.arange(12), torch.arange(10)
-    noisy, _ = model.step(users, items, torch.Generator().manual_seed(0))
-    again, _ = model.step(users, items, torch.Generator().manual_seed(0))
-    other, _ = model.step(users, items, torch.Generator().manual_seed(1))
-    assert torch.equal(noisy.user_UD, again.user_UD)
-    assert not torch.equal(noisy.user_UD, other.user_UD)
+    batch = batch_of(torch.arange(12), torch.arange(10))
+    noisy, again, other = (model.encode(batch, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1))
+    assert torch.equal(noisy.row_RD, again.row_RD)
+    assert not torch.equal(noisy.row_RD, other.row_RD)
+    without = model.encode(batch)
+    torch.testing.assert_close(without.row_RD, model.propagate()[0])
+    assert not without.terms
     model.eval()
-    assert torch.equal(model.score_all(np.arange(12)), model.score_all(np.arange(12)))
+    assert torch.equal(model.score(np.arange(12)), model.score(np.arange(12)))
     torch.testing.assert_close(
-        model.score_all(np.arange(12)), F.normalize(model.propagate()[0]) @ F.normalize(model.propagate()[1]).T
+        model.score(np.arange(12)), F.normalize(model.propagate()[0]) @ F.normalize(model.propagate()[1]).T
     )
 
 
@@ -181,18 +190,18 @@ def test_a_resumed_training_ends_with_the_same_bits(
     assert expected.keys() == got.keys()
     assert all(torch.equal(expected[name], got[name]) for name in expected)
     everybody = np.arange(12)
-    assert torch.equal(straight.model.score_all(everybody), resumed.model.score_all(everybody))
+    assert torch.equal(straight.model.score(everybody), resumed.model.score(everybody))
 
 
 def test_terms_of_the_model_are_part_of_the_loss(train: Interactions) -> None:
     """With a weight so large that nothing else counts, training makes the contrast small."""
     settings, optimizer = TrainingSettings(epochs=30, batch=12), OptimizerSettings(lr=0.05, schedule="constant")
-    users, items = torch.arange(11), torch.arange(9)
+    batch = batch_of(torch.arange(11), torch.arange(9))
     found = []
     for weight in (0.0, 100.0):
         model = XSimGCL(dim=6, contrast=weight)
         Training(model, SL(), train, training=settings, optimizer=optimizer).run()
         judge = XSimGCL(dim=6, contrast=1.0, noise=0.0)
         judge.load_state(model.state())
-        found.append(judge.step(users, items, torch.Generator())[1]["contrast"].item())
+        found.append(judge.encode(batch, torch.Generator()).terms["contrast"].item())
     assert found[1] < 0.7 * found[0]

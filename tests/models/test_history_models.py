@@ -7,6 +7,7 @@ import torch
 from shortlist.data import Interactions
 from shortlist.losses import SL
 from shortlist.models import Pooled, SimpleX
+from shortlist.scores import Batch
 from shortlist.training import OptimizerSettings, Training, TrainingSettings
 
 
@@ -21,29 +22,31 @@ def train() -> Interactions:
 
 @pytest.mark.parametrize("model", [Pooled(dim=4), SimpleX(dim=4, own=0.3)], ids=["pooled", "simplex"])
 def test_a_user_is_the_mapped_mean_of_the_history(train: Interactions, model: Pooled | SimpleX) -> None:
-    model.start(train, torch.Generator().manual_seed(0))
+    model.initialize(train, torch.Generator().manual_seed(0))
     with torch.no_grad():
         model.map.copy_(torch.randn(4, 4, generator=torch.Generator().manual_seed(1)))
-    factors = model.factors()
+    vectors = model.embeddings()
     for user in range(6):
         history = train.row(user).tolist()
         expected = model.map @ model.item[history].mean(0) if history else torch.zeros(4)
         if isinstance(model, SimpleX):
             expected = 0.3 * model.user[user] + 0.7 * expected
-        torch.testing.assert_close(factors.user_UD[user], expected)
-    assert factors.item_ID is model.item
+        torch.testing.assert_close(vectors.user_UD[user], expected)
+    assert vectors.item_ID is model.item
 
 
 def test_training_leaves_a_share_of_the_history_out(train: Interactions) -> None:
     model = Pooled(dim=4, dropout=0.5)
-    model.start(train, torch.Generator().manual_seed(0))
-    users, items = torch.arange(6), torch.arange(8)
-    first, again = (model.step(users, items, torch.Generator().manual_seed(3))[0].user_UD for _ in range(2))
+    model.initialize(train, torch.Generator().manual_seed(0))
+    batch = Batch(torch.arange(6), 6, row_P=torch.arange(6), item_P=torch.arange(6))
+    first, again = (model.encode(batch, torch.Generator().manual_seed(3)).row_RD for _ in range(2))
     assert torch.equal(first, again)
-    assert not torch.equal(first, model.factors().user_UD)
+    assert not torch.equal(first, model.embeddings().user_UD)
     whole = Pooled(dim=4, dropout=0.0)
-    whole.start(train, torch.Generator().manual_seed(0))
-    assert torch.equal(whole.step(users, items, torch.Generator().manual_seed(3))[0].user_UD, whole.factors().user_UD)
+    whole.initialize(train, torch.Generator().manual_seed(0))
+    encoded = whole.encode(batch, torch.Generator().manual_seed(3))
+    assert torch.equal(encoded.row_RD, whole.embeddings().user_UD)
+    assert torch.equal(model.encode(batch).row_RD, model.embeddings().user_UD)
 
 
 def test_leaving_items_out_teaches_to_find_those_that_are_missing() -> None:

@@ -43,8 +43,8 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, int, Pairs]:
     scores_UI[generator.random(scores_UI.shape) < draw(st.sampled_from([0.0, 0.1]))] = draw(
         st.sampled_from([-np.inf, np.inf, -0.0])
     )
-    barred_UI = generator.random(scores_UI.shape) < draw(st.sampled_from([0, 0.3, 0.95, 1]))
-    return scores_UI, draw(st.integers(1, 90)), {(user, item) for user, item in np.argwhere(barred_UI).tolist()}
+    excluded_UI = generator.random(scores_UI.shape) < draw(st.sampled_from([0, 0.3, 0.95, 1]))
+    return scores_UI, draw(st.integers(1, 90)), {(user, item) for user, item in np.argwhere(excluded_UI).tolist()}
 
 
 @settings(max_examples=1000, deadline=None)
@@ -85,7 +85,7 @@ def threads() -> Iterator[None]:
 
 def equal(one: Ranking, other: Ranking) -> bool:
     return all(
-        np.array_equal(getattr(one, name), getattr(other, name)) for name in ("users_R", "items_RK", "scores_RK")
+        np.array_equal(getattr(one, name), getattr(other, name)) for name in ("queries_R", "items_RK", "scores_RK")
     )
 
 
@@ -146,7 +146,7 @@ def test_only_and_without_leave_items_out() -> None:
 
 @pytest.mark.parametrize("mask", [np.ones(5, bool), np.ones(6, int)])
 def test_a_mask_that_does_not_fit_is_named(mask: np.ndarray) -> None:
-    with pytest.raises(InputError, match=r"ranking\.only: expected 6 truth values, received"):
+    with pytest.raises(InputError, match=r"ranking\.only: expected 6 booleans, received"):
         top_k(Given(torch.zeros(1, 6)), np.array([0]), 2, only=mask)
 
 
@@ -170,8 +170,8 @@ def test_scores_of_another_shape_are_reported() -> None:
     class Short:
         n_items = 6
 
-        def score_all(self, users: IntArray, out: torch.Tensor | None = None) -> torch.Tensor:
-            return torch.zeros(len(users), 1)
+        def score(self, queries: IntArray, out: torch.Tensor | None = None) -> torch.Tensor:
+            return torch.zeros(len(queries), 1)
 
     with pytest.raises(ShortlistError, match=r"expected scores of shape \(64, 6\), received \(64, 1\)"):
         top_k(Short(), np.array([0]), 2)

@@ -111,7 +111,7 @@ def test_pictures_of_few_points() -> None:
     assert svg.count("stroke-dasharray") >= 4  # colours come again after eight
 
 
-def test_a_curve_of_one_value_is_seen() -> None:
+def test_a_curve_with_one_value_is_visible() -> None:
     """Where validation took place once there is no line, but a point; lines of many values have none."""
     import polars as pl
 

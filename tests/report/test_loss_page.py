@@ -46,11 +46,11 @@ def curves(svg: str) -> dict[str, list[list[float]]]:
     return found
 
 
-def test_the_page_in_the_repository_is_what_the_losses_say(page: str) -> None:
+def test_the_page_of_losses_in_the_repository_is_current(page: str) -> None:
     assert (DOCS / "losses.md").read_text(encoding="utf-8") == page, f"docs/losses.md is {STALE}"
 
 
-def test_the_pictures_in_the_repository_are_of_the_kernels_as_they_are(pictures: dict[str, str]) -> None:
+def test_the_charts_of_kernels_in_the_repository_are_current(pictures: dict[str, str]) -> None:
     assert sorted(path.name for path in (DOCS / "losses").iterdir()) == sorted(pictures), f"docs/losses is {STALE}"
     for file, svg in pictures.items():
         kept = curves((DOCS / "losses" / file).read_text(encoding="utf-8"))

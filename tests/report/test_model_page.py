@@ -20,13 +20,13 @@ def page() -> str:
     return models_page(NAMES)
 
 
-def test_the_page_in_the_repository_is_what_the_models_say(page: str) -> None:
+def test_the_page_of_models_in_the_repository_is_current(page: str) -> None:
     kept = (DOCS / "models.md").read_text(encoding="utf-8")
     assert kept == page, "docs/models.md is behind the models: shortlist models --out docs/models.md writes it anew"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_model_tells_all(page: str, name: str) -> None:
+def test_every_model_is_described(page: str, name: str) -> None:
     model = registry[name]
     section = page.split(f"\n### {name}\n")[1].split("\n### ")[0].split("\n## ")[0]
     for fact in (model.summary, model.formula, model.cost, model.use):
@@ -47,7 +47,7 @@ def test_losses_that_are_linked_are_on_their_page(page: str) -> None:
     assert all(f"\n### {name}\n" in losses for name in linked)
 
 
-def test_those_that_learn_by_a_loss_stand_apart(page: str) -> None:
+def test_trained_models_are_listed_separately(page: str) -> None:
     trained, fitted = page.split("\n## Trained by a loss\n")[1].split("\n## Fitted by themselves\n")
     for name in NAMES:
         assert f"\n### {name}\n" in (trained if issubclass(registry[name], TrainableModel) else fitted)
@@ -66,7 +66,7 @@ def test_the_command_writes_the_page(shortlist: Command, tmp_path: Path) -> None
     assert shortlist("models", "--out", tmp_path / "page.txt").code == 2
 
 
-def test_the_command_tells_cost_and_use(shortlist: Command) -> None:
+def test_the_command_prints_cost_and_use(shortlist: Command) -> None:
     told = shortlist("models", "pooled").out
     assert f"cost: {registry['pooled'].cost}\n" in told
     assert f"use it: {registry['pooled'].use}\n" in told

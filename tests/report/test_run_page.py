@@ -28,20 +28,21 @@ from shortlist.report.run import run_page, score_analysis
 from shortlist.report.run.context import Subject
 from shortlist.report.run.run_charts import epochs
 from shortlist.report.run.scores import gradient_section
-from shortlist.runs import Run, evaluate_split, open_run, write_run
+from shortlist.runs import Fitted, Run, evaluate_split, open_run, write_run
+from shortlist.tasks import Collaborative
 from shortlist.training import TrainingSettings
 
 K = 5
 TITLES = {
-    "What was trained",
-    f"What it reaches at K = {K}",
-    "Against the length of the list",
+    "Training",
+    f"Metrics at K = {K}",
+    "Metrics against K",
     "Learning",
-    "For whom, and for which items",
+    "By user activity and item popularity",
     f"The Top-{K} threshold",
     "Weights of positives",
-    "Who carries the gradient",
-    "Lists that one can judge",
+    "Concentration of the gradient",
+    "Example lists",
     "Every metric at every K",
     "Settings",
 }
@@ -99,7 +100,7 @@ def marks(svg: str) -> list[dict[str, str]]:
 
 
 def scores_of(run: Run, user: int) -> list[float]:
-    found: list[float] = run.model.score_all(np.array([user]))[0].tolist()
+    found: list[float] = run.model.score(np.array([user]))[0].tolist()
     return found
 
 
@@ -127,7 +128,7 @@ def test_figures_are_those_of_loops(slatk: Run, page: Page) -> None:
             ideal = sum(1 / math.log2(1 + place) for place in range(1, min(K, len(wanted)) + 1))
             ndcgs.append(sum(1 / math.log2(1 + place) for place in places) / ideal)
             recalls.append(len(places) / len(wanted))
-    (table,) = section(page, f"What it reaches at K = {K}").tables
+    (table,) = section(page, f"Metrics at K = {K}").tables
     told = {row[0]: row for row in rows(table)}
     for label, values in ((f"NDCG@{K}", ndcgs), (f"Recall@{K}", recalls)):
         mean = statistics.mean(values)
@@ -179,7 +180,7 @@ def test_pictures_of_epochs_have_one_axis(page: Page) -> None:
     assert {axis(figure(page, title).svg, "X") for title in ("Loss", "Validation", "Seconds")} == {(1, 4)}
 
 
-def test_one_value_alone_is_seen_against_0() -> None:
+def test_the_scale_of_a_single_value_starts_at_0() -> None:
     svg = epochs(pl.DataFrame({"epoch": [4], "value": [0.37]}), title="ndcg on validation", last=4, kept=4)
     low, high = axis(svg, "Y")
     assert low == 0 < 0.37 <= high
@@ -220,7 +221,7 @@ def test_gradients_are_those_of_the_epoch_that_was_kept(slatk: Run) -> None:
 
 
 def test_a_gradient_that_is_no_number(slatk: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    for size, said in ((math.nan, "not a finite number everywhere"), (0.0, "not one receives anything")):
+    for size, said in ((math.nan, "not finite everywhere"), (0.0, "none receives a gradient")):
         found = torch.full((3,), size)
         monkeypatch.setattr("shortlist.report.run.scores.gradients", lambda *_, found=found: found)
         (text,) = gradient_section(Subject(slatk, {}, 0)).texts
@@ -283,11 +284,11 @@ def test_scores_thresholds_and_weights(slatk: Run, page: Page) -> None:
     share = met / (train.n_users * train.n_items)  # of the draws, about so many had been met and are left out
     assert len(found.neg_M) == pytest.approx(train.n_users * score_analysis.NEGATIVES * (1 - share), rel=0.05)
 
-    told = {row[0]: row for row in rows(figure(page, "Scores, and where the list ends").table)}
+    told = {row[0]: row for row in rows(figure(page, "Distribution of scores and thresholds").table)}
     assert float(told["threshold β"][3]) == pytest.approx(float(np.median(found.threshold_R.numpy())), abs=6e-5)
     assert told["in training"][1] == f"{train.n_pairs:,}"
     assert found.weight_P is not None
-    bars = marks(figure(page, "How weights are spread").svg)
+    bars = marks(figure(page, "Distribution of weights").svg)
     for bar in bars:
         low_w, high_w = (float(text) for text in bar["weight w"].split(" – "))
         inside = [weight for weight in found.weight_P.tolist() if low_w <= weight < high_w]
@@ -361,7 +362,7 @@ def test_gradients_by_formula(slatk: Run, page: Page) -> None:
 
 
 def test_lists_are_those_of_recommend(slatk: Run, page: Page) -> None:
-    found = section(page, "Lists that one can judge")
+    found = section(page, "Example lists")
     test, train = slatk.split.test, slatk.split.train
     assert test is not None
     assert len(found.tables) == 4
@@ -396,7 +397,7 @@ def test_settings_that_were_changed_are_marked(page: Page) -> None:
 # ---------------------------------------------------------------------------------------------------- what is not there
 
 
-def test_all_sections_are_there_with_texts_for_those_who_do_not_see(page: Page) -> None:
+def test_all_sections_have_alternative_texts(page: Page) -> None:
     assert {each.title for each in page.sections} == TITLES
     for each in page.sections:
         assert each.tables or each.figures
@@ -405,30 +406,30 @@ def test_all_sections_are_there_with_texts_for_those_who_do_not_see(page: Page) 
             assert len(drawn.caption) > 60
 
 
-def test_a_baseline_says_what_it_has_not(ease: Path) -> None:
+def test_sections_without_content_of_a_baseline(ease: Path) -> None:
     page = run_page(open_run(ease), {})
-    assert section(page, "Learning").texts == ["ease is fitted in one go: there are no epochs to draw."]
-    for title in ("Weights of positives", "Who carries the gradient"):
+    assert section(page, "Learning").texts == ["ease is fitted without epochs."]
+    for title in ("Weights of positives", "Concentration of the gradient"):
         assert section(page, title).texts[0].startswith("ease is fitted without a loss.")
         assert not section(page, title).figures
     threshold = next(each for each in page.sections if each.title.startswith("The Top-"))
-    assert [each.title for each in threshold.figures] == ["Scores, and where the list ends"]
-    assert "not judged" in threshold.texts[1]
+    assert [each.title for each in threshold.figures] == ["Distribution of scores and thresholds"]
+    assert "not evaluated" in threshold.texts[1]
 
 
 def test_a_loss_without_thresholds(clicks: Path, tmp_path: Path) -> None:
     page = run_page(trained(clicks, tmp_path / "sl", "--loss", "sl", "--valid-share", "0"), {})
-    assert section(page, "Weights of positives").texts[0].startswith("The loss sl does not look at thresholds.")
+    assert section(page, "Weights of positives").texts[0].startswith("The loss sl does not use thresholds.")
     table = rows(figure(page, "Share of the gradient that the top positives carry").table)
     assert ["50%", "50.0%"] in table  # all positives are pulled alike
-    assert "Nothing was held out for validation: the last epoch was kept." in section(page, "Learning").texts
-    assert rows(section(page, f"What it reaches at K = {K}").tables[0])[0][3:] == ["–", ""]
+    assert "There is no validation part: the last epoch was kept." in section(page, "Learning").texts
+    assert rows(section(page, f"Metrics at K = {K}").tables[0])[0][3:] == ["–", ""]
 
 
 def test_drawn_negatives_and_losses_that_remember(clicks: Path, tmp_path: Path) -> None:
     page = run_page(trained(clicks, tmp_path / "sog", "--loss", "sogslatk", "--set=training.candidates=pairs"), {})
     assert figure(page, "Share of the gradient that the top positives carry").svg.startswith("<svg")
-    assert any("a run does not hold" in text for text in section(page, "Who carries the gradient").texts)
+    assert any("a run does not store" in text for text in section(page, "Concentration of the gradient").texts)
     assert section(page, "Weights of positives").figures
 
 
@@ -436,15 +437,15 @@ def test_a_run_without_test_and_validation(tmp_path: Path) -> None:
     train = Interactions.from_pairs([0, 0, 1, 1], [0, 1, 1, 2], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
     split, model = Split(train, None, None), Popularity()
     model.fit(train)
-    run = write_run(
-        tmp_path / "bare",
-        model=model,
-        name="popularity",
-        split=split,
-        evaluations=evaluate_split(model, split),
-        config={"protocol": "shortlist"},
+    fitted = Fitted(
+        model,
+        "popularity",
+        Collaborative(split),
+        evaluate_split(model, split),
+        sections={"protocol": "shortlist"},
         seconds={},
     )
+    run = write_run(tmp_path / "bare", fitted)
     page = run_page(run, {})
     told = [text for each in page.sections for text in each.texts if "no test items" in text or "neither" in text]
     assert len(told) == 5
@@ -458,11 +459,11 @@ def test_a_loss_that_is_not_installed_any_more(slatk: Run, tmp_path: Path) -> No
     config["loss"]["name"] = "elsewhere"
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     page = run_page(open_run(tmp_path / "run"), {})
-    assert "not known here" in section(page, "Who carries the gradient").texts[0]
+    assert "is unknown" in section(page, "Concentration of the gradient").texts[0]
     assert section(page, "Learning").figures
 
 
-def test_large_catalogues_are_sampled_and_that_is_said(slatk: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_catalogues_are_sampled_with_a_note(slatk: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(score_analysis, "FEWEST", 10)
     monkeypatch.setattr("shortlist.report.run.context.LOOKED_AT", 400)
     for module in ("metric_sections", "breakdown"):
@@ -473,8 +474,8 @@ def test_large_catalogues_are_sampled_and_that_is_said(slatk: Run, monkeypatch: 
         "for 10 of 60 users with items in training (drawn at random)"
         in section(page, f"The Top-{K} threshold").texts[0]
     )
-    assert "20 of the 60 users were ranked again" in section(page, "For whom, and for which items").texts[0]
-    assert "no intervals here" in section(page, f"What it reaches at K = {K}").texts[1]
+    assert "20 of the 60 users were ranked again" in section(page, "By user activity and item popularity").texts[0]
+    assert "no intervals here" in section(page, f"Metrics at K = {K}").texts[1]
     pairs = sum(int(row[2]) for row in rows(figure(page, "By the item's popularity").table))
     assert slatk.split.test is not None
     assert 0 < pairs < slatk.split.test.n_pairs
@@ -483,7 +484,7 @@ def test_large_catalogues_are_sampled_and_that_is_said(slatk: Run, monkeypatch: 
 def test_the_same_seed_gives_the_same_page(slatk: Run, page: Page) -> None:
     again, other = (run_page(open_run(slatk.folder), NAMES, seed=seed) for seed in (0, 4))
     assert render(again) == render(page)
-    for title in (f"The Top-{K} threshold", "Lists that one can judge"):
+    for title in (f"The Top-{K} threshold", "Example lists"):
         assert section(other, title) != section(page, title)
 
 
@@ -507,9 +508,9 @@ def test_the_command(shortlist: Command, slatk: Run, clicks: Path, tmp_path: Pat
     assert "mf with slatk_detached on gone/clicks.csv" in text
 
 
-def test_what_is_not_there_is_said_by_the_command_too(shortlist: Command, ease: Path, tmp_path: Path) -> None:
+def test_the_command_prints_sections_without_content(shortlist: Command, ease: Path, tmp_path: Path) -> None:
     answer = shortlist("report", ease, "--out", tmp_path / "page.html")
-    assert "Learning: ease is fitted in one go" in answer.out
+    assert "Learning: ease is fitted without epochs" in answer.out
     assert f"Page: {tmp_path / 'page.html'}" in answer.out
 
 
@@ -615,7 +616,7 @@ class TestInABrowser:
         assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
         if reader := shutil.which("pdftotext"):
             answer = subprocess.run([reader, tmp_path / "page.pdf", "-"], capture_output=True, text=True, check=True)
-            for word in ("Learning", "Who carries the gradient", "thing <", "In training:"):
+            for word in ("Learning", "Concentration of the gradient", "thing <", "In training:"):
                 assert word in answer.stdout
             for word in ("Show only rows", "The numbers"):
                 assert word not in answer.stdout

@@ -61,7 +61,7 @@ def named(by_cell: dict[Cell, Result]) -> dict[str, list[Cell]]:
     return found
 
 
-class TestAgainstANumber:
+class TestSweeps:
     def test_robustness_to_noise(self) -> None:
         """Figures 3 and 8: a line a loss, along the share of false positives."""
         spec = read_spec("slatk-noise")
@@ -138,7 +138,7 @@ class TestAgainstANumber:
             ("popularity", "0%"), ("popularity", "50%"), ("ease", "0%"), ("ease", "50%"),
         ]  # fmt: skip
 
-    def test_what_varies_in_words_keeps_its_picture(self) -> None:
+    def test_variants_without_numbers_have_a_chart(self) -> None:
         variants = {"as published": {"loss.weight": "published"}, "detached": {"loss.weight": "detached"}}
         spec = spec_of(losses=["slatk"], variants=variants)
         found = sections(spec, results_of(spec, lambda cell, k: 0.1))
@@ -210,7 +210,7 @@ class TestAgainstK:
         assert len(looks) == 10
 
 
-class TestOnTheWay:
+class TestDuringTraining:
     def logged(self, folder: Path, spec: Spec, line: Callable[[Cell, int], dict[str, float]], ends: int) -> None:
         for number, cell in enumerate(cells(spec)):
             (folder / f"{number}").mkdir()
@@ -231,7 +231,7 @@ class TestOnTheWay:
         (path,) = re.findall(r'aria-roledescription="line mark"[^>]* d="([^"]*)"', figure.svg)
         assert path.count("L") == 2  # three epochs: the second seed went on alone
 
-    def test_time_is_told_as_a_multiple(self, tmp_path: Path) -> None:
+    def test_time_is_relative_to_the_fastest(self, tmp_path: Path) -> None:
         spec = spec_of(losses=["bpr", "sl", "slatk"])
         second = {"bpr": 0.5, "sl": 2.0, "slatk": 3.0}
         self.logged(tmp_path, spec, lambda cell, epoch: {"seconds": epoch * second[cell.loss]}, 3)

@@ -25,15 +25,18 @@ def made(clicks: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Study,
     return study, render(tuning_page(study, finish(study, split, folder / "best", config=config).run))
 
 
-def test_it_says_what_was_found(made: tuple[Study, str]) -> None:
+def test_the_report_names_the_best_trial(made: tuple[Study, str]) -> None:
     study, page = made
     best = study.best()
     assert best is not None
     assert "<h1>Tuning mf with slatk on &lt;clicks&gt;</h1>" in page
-    assert f"Trial {best.number} was best with {best.value:.4f}; on test, which is measured for the best alone" in page
+    assert (
+        f"Trial {best.number} was best with {best.value:.4f}; on test, which is evaluated only for the best trial"
+        in page
+    )
     assert "is not shown" not in page
     given_up = sum(each.state == "pruned" for each in study.trials())
-    assert f"20 trials, of which {given_up} were given up early, judged by ndcg@5 on validation." in page
+    assert f"20 trials, of which {given_up} were pruned, judged by ndcg@5 on validation." in page
     for name, value in best.settings.items():
         text = f"{value:g}" if isinstance(value, float) else str(value)
         assert re.search(rf"<td[^>]*>{re.escape(name)}</td>\s*<td[^>]*>{re.escape(text)}<", page)
@@ -64,7 +67,7 @@ def test_a_page_of_one_trial(shortlist: Command, clicks: Path, tmp_path: Path) -
     assert shortlist("tune", clicks, "--model", "ease", "--k", 5, "--trials", 1, "--out", out).code == 0
     page = (out / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") == 2
-    assert "Which settings matter is not shown: that takes 4 trials or more, of different figures." in page
+    assert "The importance of settings needs at least 4 trials with different values." in page
     assert ">300<" in page
 
 

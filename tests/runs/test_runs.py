@@ -1,6 +1,5 @@
 """Run folders: whole or not there, and honest about what is wrong with them."""
 
-import fcntl
 import json
 import os
 import resource
@@ -18,24 +17,30 @@ import torch
 
 import shortlist
 from shortlist.data import Interactions, Split
-from shortlist.errors import InputError, ShortlistError
+from shortlist.errors import InputError, ShortlistError, WriteTargetError
 from shortlist.experiment import fit, plan
+from shortlist.locks import is_locked
 from shortlist.models import EASE, registry
 from shortlist.runs import (
+    CHECKPOINT,
     FILES,
+    Fitted,
     Ids,
     Run,
     RunLocked,
     check_target,
     evaluate_split,
-    known_pairs,
     new_folder,
     open_run,
     write_run,
 )
-from shortlist.runs.folder import is_locked, lock
+from shortlist.runs.folder import lock
+from shortlist.tasks import Collaborative
 
 SOURCE = str(Path(shortlist.__file__).parents[1])
+TABLES = ("ids.parquet", "history.parquet")
+"""The tables of a split, which the task of a run writes."""
+
 FOLDER_MODULE = str(Path(shortlist.__file__).parent / "runs" / "folder.py")
 
 
@@ -57,23 +62,22 @@ def split() -> Split:
 def write(folder: Path, split: Split, overwrite: bool = False, name: str = "ease") -> Run:
     model = registry[name]()
     model.fit(split.train)  # type: ignore[attr-defined]
-    return write_run(
-        folder,
-        model=model,
-        name=name,
-        split=split,
-        evaluations=evaluate_split(model, split, ks=[1, 3]),
-        config={"data": {"source": "made"}, "protocol": "shortlist", "seed": 0},
+    fitted = Fitted(
+        model,
+        name,
+        Collaborative(split),
+        evaluate_split(model, split, ks=[1, 3]),
+        sections={"data": {"source": "made"}, "protocol": "shortlist", "seed": 0},
         seconds={"load": 0.1, "train": 0.2, "evaluate": 0.3},
         log=[{"event": "fit", "seconds": 0.2}],
-        overwrite=overwrite,
     )
+    return write_run(folder, fitted, overwrite=overwrite)
 
 
 def test_a_run_comes_back_as_it_was(tmp_path: Path, split: Split) -> None:
     write(tmp_path / "a" / "run", split)
     run = open_run(tmp_path / "a" / "run")
-    assert sorted(path.name for path in run.folder.iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in run.folder.iterdir()) == sorted([*FILES, *TABLES])
     assert run.config["model"] == {"name": "ease", "regularization": 300.0}
     assert run.users.values.to_list() == ["ann", "bob", "cleo", "dan"]
     assert run.items.values.dtype == pl.Int32
@@ -83,7 +87,7 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path, split: Split) -> None:
         np.testing.assert_array_equal(before.indices, after.indices)
     model = EASE()
     model.fit(split.train)
-    assert torch.equal(run.model.score_all(np.arange(4)), model.score_all(np.arange(4)))
+    assert torch.equal(run.model.score(np.arange(4)), model.score(np.arange(4)))
     assert run.per_user["user_id"].to_list() == ["ann", "cleo"]
     assert run.per_user["recall@3"].mean() == pytest.approx(run.metrics["test"]["recall@3"])
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["run"]
@@ -101,7 +105,7 @@ def test_metrics_have_the_names_that_scripts_rely_on(tmp_path: Path, split: Spli
     assert metrics["seconds"] == {"load": 0.1, "train": 0.2, "evaluate": 0.3}
 
 
-def test_the_card_tells_what_the_run_is(tmp_path: Path, split: Split) -> None:
+def test_the_card_describes_the_run(tmp_path: Path, split: Split) -> None:
     run = write(tmp_path / "run", split)
     card = (run.folder / "model_card.md").read_text()
     assert card.startswith("# ease\n")
@@ -110,12 +114,12 @@ def test_the_card_tells_what_the_run_is(tmp_path: Path, split: Split) -> None:
         "`model.regularization` = 300.0",
         "4 users, 6 items, 7 pairs",
         "| 3 |",
-        "2 without were left",
+        "2 without were excluded",
     ):
         assert text in card
 
 
-def test_the_card_of_a_trained_model_tells_its_loss(tmp_path: Path, split: Split) -> None:
+def test_the_card_of_a_trained_model_names_its_loss(tmp_path: Path, split: Split) -> None:
     chosen = plan("mf", "sl", k=3, values={"loss": {"tau": 0.3}, "training": {"epochs": 1, "beat_popularity": False}})
     config = {"data": {}, "protocol": "shortlist", "seed": 4}
     fit(chosen, replace(split, test=None), tmp_path / "run", config=config)
@@ -123,13 +127,24 @@ def test_the_card_of_a_trained_model_tells_its_loss(tmp_path: Path, split: Split
     assert "trained by the loss `sl`" in card
     for line in ("- `model.dim` = 64", "- `loss.tau` = 0.3", "- `training.epochs` = 1", "- seed 4"):
         assert line in card.splitlines()
-    assert "There was nothing to measure it on." in card
+    assert "There are no test metrics." in card
     assert "| K |" not in card
 
 
-def test_what_is_known_at_test_depends_on_the_protocol(split: Split) -> None:
-    assert known_pairs(split, "shortlist") == [split.train, split.valid]
-    assert known_pairs(split, "irbenchmark") == [split.train]
+def test_test_lists_exclude_what_the_protocol_says(split: Split, tmp_path: Path) -> None:
+    assert split.exclusions("test") == (split.train, split.valid)
+    assert replace(split, valid=None).exclusions("test") == (split.train,)
+    published = replace(split, protocol="irbenchmark")
+    assert published.exclusions("test") == (split.train,)
+    assert published.exclusions("valid") == split.exclusions("valid") == (split.train,)
+    model = EASE().fit(split)
+    for protocol, known in (("shortlist", 2), ("irbenchmark", 1)):
+        asked = replace(split, protocol=protocol)
+        found = evaluate_split(model, asked, ks=[6])
+        fitted = Fitted(model, "ease", Collaborative(asked), found, sections={"protocol": protocol}, seconds={})
+        run = open_run(write_run(tmp_path / protocol, fitted).folder)
+        assert (run.split.protocol, len(run.known_pairs)) == (protocol, known)
+        assert evaluate_split(run.model, run.split, ks=[6]).test_means() == pytest.approx(run.metrics["test"])
 
 
 class TestTargets:
@@ -148,19 +163,27 @@ class TestTargets:
         with pytest.raises(InputError, match=r"expected an earlier run to overwrite, received .* without config\.json"):
             check_target(tmp_path / "letters", overwrite=True)
 
-    def test_an_empty_folder_will_do(self, tmp_path: Path, split: Split) -> None:
+    @pytest.mark.parametrize("name", [f".{CHECKPOINT}.new", ".tmpA1b2C3"])
+    def test_a_folder_with_an_incomplete_first_checkpoint_is_accepted(self, tmp_path: Path, name: str) -> None:
+        (tmp_path / name).write_bytes(b"half")
+        check_target(tmp_path)
+        (tmp_path / ".tmp").write_bytes(b"mine")
+        with pytest.raises(InputError, match="expected a new or empty folder"):
+            check_target(tmp_path)
+
+    def test_an_empty_folder_is_accepted(self, tmp_path: Path, split: Split) -> None:
         (tmp_path / "run").mkdir()
         write(tmp_path / "run", split)
         open_run(tmp_path / "run")
 
-    def test_a_file_will_not(self, tmp_path: Path) -> None:
+    def test_a_file_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("x")
         with pytest.raises(InputError, match="expected a folder to write a run to, received a file"):
             check_target(tmp_path / "file")
         with pytest.raises(InputError, match="expected a place to write a run to, received Not a directory"):
             check_target(tmp_path / "file" / "run")
 
-    def test_a_place_without_permission_will_not(self, tmp_path: Path) -> None:
+    def test_a_place_without_permission_is_refused(self, tmp_path: Path) -> None:
         with (
             as_nobody(tmp_path),
             pytest.raises(InputError, match=r"run: expected a place .*, received Permission denied"),
@@ -169,24 +192,24 @@ class TestTargets:
         assert list(tmp_path.iterdir()) == []
 
 
-class TestHolding:
-    def test_whether_somebody_holds_a_folder(self, tmp_path: Path) -> None:
-        folder = tmp_path / "lock"
-        assert not is_locked(folder)
-        assert not folder.exists()  # to look leaves nothing
+class TestLock:
+    def test_a_locked_run(self, tmp_path: Path) -> None:
+        folder = tmp_path / "new" / "run"
         with lock(folder):
             assert is_locked(folder)
-            assert is_locked(folder)  # nor does it take anything
             with pytest.raises(RunLocked, match="expected a run that nobody trains"), lock(folder):
                 pass
         assert not is_locked(folder)
+        with lock(folder):
+            pass
 
-    def test_to_look_holds_nobody_off(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        look = os.open(tmp_path, os.O_RDONLY)
-        fcntl.flock(look, fcntl.LOCK_SH)
-        monkeypatch.setattr("shortlist.runs.folder.sleep", lambda seconds: os.close(look))  # it is over by then
-        with lock(tmp_path):
-            assert is_locked(tmp_path)
+    def test_a_place_below_a_file(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        with (
+            pytest.raises(WriteTargetError, match="expected a place to write a run to"),
+            lock(tmp_path / "file" / "run"),
+        ):
+            pass
 
 
 @contextmanager
@@ -213,7 +236,7 @@ class TestCrashes:
 
     @pytest.mark.parametrize("step", [1, 8, 9, 10, 11, 12, 13])
     @pytest.mark.parametrize("before", ["nothing", "a run", "a run, where names cannot be exchanged"])
-    def test_a_kill_at_any_step_leaves_a_whole_run_or_none(
+    def test_a_kill_at_any_step_leaves_a_complete_run_or_none(
         self, tmp_path: Path, split: Split, step: int, before: str
     ) -> None:
         target = tmp_path / "run"
@@ -239,7 +262,7 @@ def count(real):
 os.fsync, Path.rename, shutil.rmtree = count(os.fsync), count(Path.rename), count(shutil.rmtree)
 module._exchange = count({exchange})
 with module.new_folder(Path({str(target)!r}), overwrite=True) as draft:
-    for name in {FILES!r}:
+    for name in {(*FILES, *TABLES)!r}:
         (draft / name).write_text("new")
 """
         ended = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": SOURCE}, check=False)
@@ -249,7 +272,7 @@ with module.new_folder(Path({str(target)!r}), overwrite=True) as draft:
         assert target.exists() or before == "nothing"
         if target.exists():
             texts = {path.name: path.read_bytes() == b"new" for path in target.iterdir()}
-            assert texts.keys() == set(FILES)
+            assert texts.keys() == {*FILES, *TABLES}
             assert len(set(texts.values())) == 1
         write(target, split, overwrite=True)
         assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -267,12 +290,19 @@ with module.new_folder(Path({str(target)!r}), overwrite=True) as draft:
         """A limit on the size of files stands for a disk that is full."""
         model = EASE()
         model.fit(split.train)
-        everything = {"model": model, "name": "ease", "split": split, "evaluations": evaluate_split(model, split)}
+        fitted = Fitted(
+            model,
+            "ease",
+            Collaborative(split),
+            evaluate_split(model, split),
+            sections={"protocol": "shortlist"},
+            seconds={},
+        )
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (900, before[1]))
         try:
             with pytest.raises(ShortlistError, match="the run cannot be written"):
-                write_run(tmp_path / "run", **everything, config={"protocol": "shortlist"}, seconds={})  # type: ignore[arg-type]
+                write_run(tmp_path / "run", fitted)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         assert list(tmp_path.iterdir()) == []
@@ -288,7 +318,7 @@ class TestOpening:
         with pytest.raises(InputError, match=r"received one without config\.json$"):
             open_run(tmp_path)
 
-    @pytest.mark.parametrize("name", [name for name in FILES if name not in {"log.jsonl", "model_card.md"}])
+    @pytest.mark.parametrize("name", [name for name in (*FILES, *TABLES) if name not in {"log.jsonl", "model_card.md"}])
     @pytest.mark.parametrize("share", [0.0, 0.5, 0.95])
     def test_truncated_files(self, tmp_path: Path, split: Split, name: str, share: float) -> None:
         folder = write(tmp_path / "run", split).folder

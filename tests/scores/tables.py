@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from shortlist.scores import DenseTable, FactoredTable, Workspace
+from shortlist.scores import DenseTable, FactoredTable, ScoreTable, Workspace
+
+Table = TypeVar("Table", bound=ScoreTable)
 
 
 @dataclass
@@ -33,15 +37,19 @@ class Case:
         score_RC = self.row_RD @ self.item_CD.T
         return score_RC if self.bias_C is None else score_RC + self.bias_C
 
-    def dense(self) -> DenseTable:
+    def positive_mask(self) -> Tensor:
+        """Which candidates are positives of each row, R × C."""
         positive_RC = torch.zeros(len(self.row_RD), len(self.item_CD), dtype=torch.bool)
         positive_RC[self.row_P, self.column_P] = True
+        return positive_RC
+
+    def dense(self) -> DenseTable:
         score_RC = self.scores()
         return DenseTable(
             score_RC[self.row_P, self.column_P],
             self.row_P,
             score_RC,
-            positive_RC=positive_RC,
+            positive_RC=self.positive_mask(),
             log_weight=self.log_weight_C,
         )
 
@@ -71,6 +79,13 @@ class Case:
             log_weight_C=self.log_weight_C,
             workspace=Workspace(self.max_elements),
         )
+
+
+def with_context(table: Table, **fields: Any) -> Table:
+    """The same table with other values in some fields of its context."""
+    changed = copy.copy(table)
+    changed.context = replace(table.context, **fields)
+    return changed
 
 
 def random_case(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from scores.tables import Case, Oracle, random_case
-from shortlist.scores import DenseTable, FactoredTable, ScoreTable, Softplus, gemm_autograd
+from shortlist.scores import DenseTable, FactoredTable, ScoreTable, Softplus, TableContext, gemm_autograd
 
 FORMS = ["dense", "factored", "factored_apart"]
 SHAPES: list[dict[str, Any]] = [
@@ -79,18 +80,30 @@ def test_gradients_agree_with_numerical_ones(
 
 
 @pytest.mark.parametrize(("form", "own"), [*((form, False) for form in FORMS), ("dense", True)])
-def test_knows_whose_scores_it_holds(form: str, own: bool) -> None:
-    """Items of the candidates go along, whether the rows share them or each has its own."""
+def test_the_context_of_the_hardest(form: str, own: bool) -> None:
+    """The context stays, but for the items of the candidates, whether the rows share them or each has its own."""
     case = random_case(1, rows=5, items=12)
     table: ScoreTable = getattr(case, form)()
-    table.user_R, table.pair_P, table.n_items = torch.arange(5) + 7, torch.arange(len(case.row_P)), 100
-    table.item_C = torch.arange(12) * 3 if not own else torch.arange(60).view(5, 12)
+    size = len(case.row_P)
+    known = TableContext(
+        key_R=torch.arange(5) + 7,
+        pair_P=torch.arange(size),
+        item_C=torch.arange(12) * 3 if not own else torch.arange(60).view(5, 12),
+        grade_P=torch.arange(size) % 3,
+        weight_P=torch.arange(size).double(),
+        threshold_R=torch.zeros(5),
+        n_items=100,
+        n_negatives_R=torch.full((5,), 90.0),
+        generator=torch.Generator(),
+    )
+    table.context = known
     hard = table.hardest(torch.full((5,), 2.0))
-    assert hard.user_R is table.user_R
-    assert hard.pair_P is table.pair_P
-    assert hard.n_items == 100
-    assert hard.item_C is not None
-    column_RK = hard.item_C // 3 if not own else hard.item_C - 12 * torch.arange(5).unsqueeze(1)
+    for field in dataclasses.fields(known):
+        same = getattr(hard.context, field.name) is getattr(known, field.name)
+        assert same == (field.name != "item_C"), field.name
+    item_RK = hard.context.item_C
+    assert item_RK is not None
+    column_RK = item_RK // 3 if not own else item_RK - 12 * torch.arange(5).unsqueeze(1)
     there_RK = hard.matrix() > -torch.inf
     torch.testing.assert_close(case.scores().gather(1, column_RK)[there_RK], hard.matrix()[there_RK])
 

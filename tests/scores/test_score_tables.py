@@ -133,8 +133,8 @@ def test_every_question_agrees_with_loops(form: str, shape: dict[str, int]) -> N
         weights = [math.log(w) for w in oracle.weight]
         assert ("weights" in shape) == (table.log_weights() is not None)
         assert table.log_weights() is None or table.log_weights().tolist() == pytest.approx(weights)
-        mask = [[j in oracle.positives_of[r] for j in oracle.items] for r in range(table.n_rows)]
-        assert table.is_positive().tolist() == mask
+        mask = [[j not in oracle.positives_of[r] for j in oracle.items] for r in range(table.n_rows)]
+        assert table.is_negative().tolist() == mask
 
 
 QUESTIONS = {
@@ -226,7 +226,7 @@ def test_two_questions_share_the_buffer_and_keep_their_gradients() -> None:
         torch.testing.assert_close(ours.grad, theirs.grad)
 
 
-def test_scores_in_hand_serve_the_next_question() -> None:
+def test_buffered_scores_serve_the_next_operation() -> None:
     """After a selection the plain scores stand in the buffer; what follows must not depend on it."""
     orders = ["kth all", "kth kth negatives all", "kth row_sum all", "best all", "best at kth at negatives", "at all"]
     for questions in (order.split() for order in orders):
@@ -278,7 +278,7 @@ def test_restriction_keeps_rows_positives_and_weights(form: str, weights: bool) 
         assert torch.equal(table.log_weights(), case.log_weight_C[column_N])
     torch.testing.assert_close(table.positives(), case.factored().positives())
     torch.testing.assert_close(table.matrix(), case.scores()[:, column_N].detach())
-    assert torch.equal(table.is_positive(), case.factored().is_positive()[:, column_N])
+    assert torch.equal(table.is_negative(), case.factored().is_negative()[:, column_N])
 
 
 def test_positives_that_are_no_candidates_need_vectors() -> None:

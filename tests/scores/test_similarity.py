@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from shortlist.scores import Factors
+from shortlist.scores import Embeddings
 from shortlist.scores.column_topk import largest
 from shortlist.scores.similarity import with_length
 
@@ -24,17 +24,17 @@ def test_scaling_works_across_chunks() -> None:
 
 def test_a_zero_vector_scores_zero() -> None:
     x = torch.zeros(1, 3, requires_grad=True)
-    score = Factors(x, torch.eye(3), "cosine").score_all(torch.tensor([0]))
+    score = Embeddings(x, torch.eye(3), "cosine").score(torch.tensor([0]))
     assert score.tolist() == [[0, 0, 0]]
     assert torch.autograd.grad(score.sum(), x)[0].isfinite().all()
 
 
 @pytest.mark.parametrize(("similarity", "expected"), [("dot", 11.0), ("cosine", 0.98387), ("half_cosine", 0.491935)])
 def test_values(similarity: str, expected: float) -> None:
-    factors = Factors(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]]), similarity)
-    assert factors.score_all(torch.tensor([0])).item() == pytest.approx(expected, abs=1e-5)
-    biased = Factors(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]]), similarity, torch.tensor([0.25]))
-    assert biased.score_all(torch.tensor([0])).item() == pytest.approx(expected + 0.25, abs=1e-5)
+    embeddings = Embeddings(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]]), similarity)
+    assert embeddings.score(torch.tensor([0])).item() == pytest.approx(expected, abs=1e-5)
+    biased = Embeddings(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]]), similarity, torch.tensor([0.25]))
+    assert biased.score(torch.tensor([0])).item() == pytest.approx(expected + 0.25, abs=1e-5)
 
 
 @pytest.mark.parametrize("columns", [3, 100, 1000, 4099])

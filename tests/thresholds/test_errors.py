@@ -49,7 +49,7 @@ def test_exact_thresholds_are_faultless() -> None:
 
 @pytest.mark.parametrize("loss", [SLAtK(tau_w=0.5), SogSLAtK(tau_w=0.5)], ids=["slatk", "sogslatk"])
 def test_weights_of_positives(loss: SLAtK | SogSLAtK) -> None:
-    """σ((s − β)/τ_w): half at the threshold; none where a loss does not look at thresholds."""
-    table = DenseTable.from_pairs(torch.tensor([0.3, 0.3]), torch.zeros(2, 4), torch.tensor([0.3, 0.8]))
+    """σ((s − β)/τ_w): half at the threshold; none where a loss does not use thresholds."""
+    table = DenseTable.from_pairs(torch.tensor([0.3, 0.3]), torch.zeros(2, 4)).with_threshold(torch.tensor([0.3, 0.8]))
     assert loss.weights(table).tolist() == pytest.approx([0.5, 0.2689414213699951])
     assert SL().weights(table) is None

@@ -36,7 +36,7 @@ def kth_of(scores: list[float], k: int) -> float:
 
 def parts(case: Case, drawn: list[int]) -> list[tuple[list[float], list[float]]]:
     """Each row's positives, and its negatives among the drawn items."""
-    score, positive = case.scores().tolist(), case.dense().is_positive().tolist()
+    score, positive = case.scores().tolist(), case.positive_mask().tolist()
     return [
         ([s for s, p in zip(*row, strict=True) if p], [row[0][j] for j in drawn if not row[1][j]])
         for row in zip(score, positive, strict=True)
@@ -56,7 +56,7 @@ def test_exact_is_the_kth_largest(form: str, ties: bool) -> None:
 
 def test_exact_refuses_a_sample() -> None:
     table = DenseTable.from_pairs(torch.zeros(2), torch.zeros(2, 5))
-    with pytest.raises(InputError, match=r"^thresholds: expected the whole catalogue for 'exact', received sampled"):
+    with pytest.raises(InputError, match=r"^thresholds: expected the full catalogue for 'exact', received sampled"):
         exact(table, 1, 10, 5, seeded())
 
 

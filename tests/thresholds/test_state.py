@@ -7,6 +7,7 @@ import torch
 
 from scores.tables import random_case
 from shortlist.losses import SLAtK
+from shortlist.scores import Sizes
 from shortlist.thresholds import Thresholds
 from shortlist.thresholds.estimators import ESTIMATORS, Estimator
 
@@ -64,6 +65,6 @@ def test_state_round_trip() -> None:
 
 def test_a_loss_says_what_is_kept_for_it() -> None:
     loss = SLAtK(k=7, threshold="stratified", samples=50, refresh=3)
-    kept = loss.thresholds(n_users=4, n_items=9)
+    kept = loss.thresholds(Sizes(n_keys=4, n_items=9))
     assert (kept.k, kept.n_items, kept.estimator, kept.samples, kept.refresh) == (7, 9, "stratified", 50, 3)
     assert kept.value_U.shape == (4,)

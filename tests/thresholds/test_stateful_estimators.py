@@ -48,7 +48,7 @@ def test_regression_takes_steps_down_the_pinball_loss(form: str, updates: int, w
     start = torch.linspace(-1, 1, 6, dtype=torch.float64)
     table = getattr(case, form)().restricted(torch.tensor(drawn))
     answer = regression(table, k, n, 0, seeded(), last(start, updates))
-    score, positive = case.scores().tolist(), case.dense().is_positive().tolist()
+    score, positive = case.scores().tolist(), case.positive_mask().tolist()
     omega = [1.0] * n if case.log_weight_C is None else case.log_weight_C.exp().tolist()
     for row in range(6):
         mine = [score[row][j] for j in drawn]
@@ -125,7 +125,7 @@ def test_regression_of_everything_settles_at_the_threshold() -> None:
 def test_incremental_is_the_kth_of_positives_and_negatives_near_the_top(form: str, k: int) -> None:
     case = random_case(3, rows=6, items=80)
     near_RM = torch.randint(-1, 80, (6, 12), generator=seeded())
-    positive_RC = case.dense().is_positive()
+    positive_RC = case.positive_mask()
     near_RM[positive_RC.gather(1, near_RM.clamp(min=0))] = -1
     near_RM = torch.stack([F.pad(row.unique(), (0, 12 - len(row.unique())), value=-1) for row in near_RM])
     beta = incremental(getattr(case, form)(), k, 80, 0, seeded(), last(torch.zeros(6), 3, near_RM))
@@ -155,12 +155,12 @@ class CountedTable(FactoredTable):
     computed = 0
 
     def score_blocks(self, scale: float = 1.0) -> Iterator[tuple[slice, Tensor]]:
-        if self._scores_in_hand != self.workspace.stamp:
+        if self._scores_stamp != self.workspace.stamp:
             CountedTable.computed += self.n_rows * len(self.candidate_CD)
         return super().score_blocks(scale)
 
     def scores_at(self, column_RM: Tensor) -> Tensor:
-        if self._scores_in_hand != self.workspace.stamp:
+        if self._scores_stamp != self.workspace.stamp:
             CountedTable.computed += column_RM.numel()
         return super().scores_at(column_RM)
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from shortlist.losses import SLAtK
+from shortlist.tasks.batches import user_batch
 from shortlist.training import Training
-from shortlist.training.batches import score_table, user_step
 from training.fixtures import training, two_tastes
 
 KINDS: list[dict[str, Any]] = [
@@ -44,7 +44,7 @@ def test_a_resumed_run_ends_with_the_same_bits(estimator: str, kind: dict[str, A
         state, expected = second.thresholds.state(), whole.thresholds.state()
         assert state.keys() == expected.keys()
         assert all(torch.equal(state[name], expected[name]) for name in expected)
-        assert torch.equal(second.model.factors().item_ID, whole.model.factors().item_ID)
+        assert torch.equal(second.model.embeddings().item_ID, whole.model.embeddings().item_ID)
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])
@@ -54,8 +54,9 @@ def test_incremental_thresholds_are_there_from_the_first_epoch_and_near_the_exac
     for _ in range(12):
         run.epoch()
     assert run.thresholds is not None
-    step = user_step(run.train, run.batches.active_users)
-    exact = score_table(step, run.model.factors(), run.workspace).kth_largest(2)
-    error = (run.thresholds.read(step.user_R) - exact).abs()
-    assert bool((run.thresholds.read(step.user_R) != 0).all())
+    batch = user_batch(run.task.train, run.batches.active_users)
+    exact = run.model.encode(batch).table(batch, run.workspace).kth_largest(2)
+    assert batch.key_R is not None
+    error = (run.thresholds.read(batch.key_R) - exact).abs()
+    assert bool((run.thresholds.read(batch.key_R) != 0).all())
     assert float(error.mean()) < (1e-3 if kind["candidates"] == "pairs" else 0.05)

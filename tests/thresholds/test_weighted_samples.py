@@ -37,7 +37,7 @@ def test_stratified_counts_draws_by_their_weights(form: str, k: int) -> None:
         case = random_case(seed, rows=6, items=80, weights=True)
         assert case.log_weight_C is not None
         beta = stratified(sampled(case, form), k, 80, 0, seeded())
-        score, positive = case.scores().tolist(), case.dense().is_positive().tolist()
+        score, positive = case.scores().tolist(), case.positive_mask().tolist()
         for row in range(6):
             kept = [score[row][j] for j in range(80) if positive[row][j]]
             free = [j for j in DRAWN if not positive[row][j]]

@@ -123,7 +123,7 @@ def by_mlflow(curves: Curves) -> Curves:
 
 
 class TestTrain:
-    def test_all_is_told(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+    def test_all_values_are_logged(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         answer = shortlist(*words(clicks, tmp_path))
         assert (answer.code, answer.err) == (0, "")
         out = tmp_path / "run"
@@ -153,7 +153,7 @@ class TestTrain:
         assert shortlist(*plain[: plain.index("--log")]).code == 0
         assert contents(tmp_path / "run") == contents(tmp_path / "plain" / "run")
 
-    def test_a_baseline_has_figures_only(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+    def test_a_baseline_has_only_metrics(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         out = tmp_path / "ease"
         log = ["--log", f"tensorboard={tmp_path / 'boards'}", "--log", f"mlflow={tmp_path / 'store'}"]
         assert shortlist("train", clicks, "--model", "ease", "--out", out, *log).err == ""
@@ -164,7 +164,7 @@ class TestTrain:
         assert_same(history, by_mlflow(figures_of(out)))
         assert run.data.params["model.regularization"] == str(settings["model.regularization"])
 
-    def test_a_new_beginning_takes_the_place_of_the_old(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+    def test_a_new_training_replaces_the_old_log(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         """In TensorBoard, where a folder is a run; MLflow keeps both."""
         assert shortlist(*words(clicks, tmp_path, epochs=8)).code == 0
         assert shortlist(*words(clicks, tmp_path, "--overwrite", "--seed", 1)).code == 0
@@ -176,7 +176,7 @@ class TestTrain:
         assert_same(runs["1"], by_mlflow(own))
         assert len(runs["0"]["epoch/loss"]) == 8
 
-    def test_a_sink_that_is_given_twice_is_told_once(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+    def test_a_duplicate_tracker_is_used_once(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         twice = ["--log", f"mlflow={tmp_path / 'store'}"] * 2
         assert shortlist("train", clicks, "--model", "popularity", "--out", tmp_path / "run", *twice).err == ""
         assert [run.info.status for run, _ in tracked(tmp_path / "store")] == ["FINISHED"]
@@ -255,10 +255,10 @@ class TestResume:
         assert (ended.info.run_id, ended.info.status) == (run.info.run_id, "FINISHED")
         assert ended.data.params == run.data.params
 
-    def test_of_what_was_not_told_at_first(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+    def test_resumed_with_a_new_tracker(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         arguments = words(clicks, tmp_path, "--set", "training.checkpoint_every=0")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("shortlist.experiment.experiment.evaluate_split", interrupt)
+            patch.setattr("shortlist.experiment.experiment.evaluate_task", interrupt)
             quiet = [word for word in arguments if word != "--log" and "=" + str(tmp_path) not in str(word)]
             assert shortlist(*quiet).code == 130
         assert shortlist(*arguments, "--resume").err == ""
@@ -267,10 +267,10 @@ class TestResume:
         ((_, history),) = tracked(tmp_path / "store")
         assert_same(history, by_mlflow(own))
 
-    def test_ends_are_told(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+    def test_the_final_status_is_logged(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         arguments = words(clicks, tmp_path, "--set", "training.checkpoint_every=0")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("shortlist.experiment.experiment.evaluate_split", interrupt)
+            patch.setattr("shortlist.experiment.experiment.evaluate_task", interrupt)
             assert shortlist(*arguments).code == 130
         ((run, history),) = tracked(tmp_path / "store")
         assert run.info.status == "KILLED"
@@ -280,7 +280,7 @@ class TestResume:
         assert run.info.status == "FINISHED"
         assert [step for step, _ in history["epoch/loss"]] == [1, 2, 3, 4, 5, 6]
 
-    def test_a_failure_is_told(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+    def test_a_failure_is_logged(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         arguments = words(clicks, tmp_path, "--set", "optimizer.lr=1e30")
         arguments[arguments.index("slatk")] = "bpr"
         place = arguments.index("loss.tau=0.2")
@@ -330,10 +330,10 @@ class TestFailuresInTheMiddle:
                 if share == 0:
                     epoch(progress.epoch)
 
-            watch = Callbacks(epoch=at, warning=warned.append)
+            callbacks = Callbacks(epoch=at, warning=warned.append)
             config = {"data": {"source": "clicks"}, "protocol": "shortlist", "seed": 0}
-            fit(plan("mf", "slatk", 10, values=values), load_data(clicks), tmp_path / name, config=config, watch=watch,
-                sinks=places)  # fmt: skip
+            fit(plan("mf", "slatk", 10, values=values), load_data(clicks), tmp_path / name, config=config,
+                callbacks=callbacks, trackers=places)  # fmt: skip
             return tmp_path / name, warned
 
         return train
@@ -352,7 +352,7 @@ class TestFailuresInTheMiddle:
         places = (MLflow(str(store)), TensorBoard(tmp_path / "boards"))
         out, warned = trained("run", *places, epoch=remove)
         (line,) = warned
-        assert line.startswith("mlflow: the run goes on, but is no longer told of there: ")
+        assert line.startswith("mlflow: tracking disabled after an error; training continues: ")
         assert "\n" not in line
         assert contents(out) == contents(trained("undisturbed")[0])
         assert_same(board(tmp_path / "boards" / "run")[0], {**epochs_of(out), **figures_of(out)})  # the other is told
@@ -370,7 +370,9 @@ class TestFailuresInTheMiddle:
             out, warned = trained("run", TensorBoard(tmp_path / "boards"), epoch=fill)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        assert warned == ["tensorboard: the run goes on, but is no longer told of there: [Errno 27] File too large"]
+        assert warned == [
+            "tensorboard: tracking disabled after an error; training continues: [Errno 27] File too large"
+        ]
         assert contents(out) == contents(trained("undisturbed")[0])
         assert [step for step, _ in board(tmp_path / "boards" / "run")[0]["epoch/loss"]] == [1, 2, 3]
 
@@ -384,7 +386,7 @@ class TestFailuresInTheMiddle:
             answer = shortlist(*arguments[: arguments.index("--log")], "--log", f"mlflow={uri}")
         assert answer.code == 0
         assert answer.err.count("\n") == 1
-        assert answer.err.startswith("shortlist: mlflow: the run goes on, but is no longer told of there: ")
+        assert answer.err.startswith("shortlist: mlflow: tracking disabled after an error; training continues: ")
         told = {(entry["key"], entry["step"]) for batch in batches for entry in batch.get("metrics", [])}
         assert {("epoch/loss", 1), ("epoch/loss", 2)} <= told
         assert ("epoch/loss", 4) not in told
@@ -433,9 +435,9 @@ def server(most_batches: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         host.server_close()
 
 
-class TestBeforeAnythingIsDone:
+class TestDryRun:
     @pytest.mark.parametrize(
-        ("sink", "module"),
+        ("tracker", "module"),
         [("tensorboard", "tensorboard.plugins.hparams.summary_v2"), ("mlflow", "mlflow.tracking")],
     )
     def test_an_extra_that_is_not_installed(
@@ -444,22 +446,22 @@ class TestBeforeAnythingIsDone:
         clicks: Path,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
-        sink: str,
+        tracker: str,
         module: str,
     ) -> None:
         monkeypatch.setitem(sys.modules, module, None)
-        answer = shortlist("train", clicks, "--out", tmp_path / "run", "--log", f"{sink}={tmp_path / 'place'}")
-        says(answer, 1, f"--log: the package {sink} cannot be imported", f"pip install 'shortlist[{sink}]'")
+        answer = shortlist("train", clicks, "--out", tmp_path / "run", "--log", f"{tracker}={tmp_path / 'place'}")
+        says(answer, 1, f"--log: the package {tracker} cannot be imported", f"pip install 'shortlist[{tracker}]'")
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize(
         ("given", "said"),
         [
-            ("tensorbord", "--log: unknown sink 'tensorbord'; did you mean 'tensorboard'?"),
+            ("tensorbord", "--log: unknown tracker 'tensorbord'; did you mean 'tensorboard'?"),
             ("mlflow=", "--log: expected a place after 'mlflow=', received none"),
         ],
     )
-    def test_what_is_not_a_sink(self, shortlist: Command, clicks: Path, tmp_path: Path, given: str, said: str) -> None:
+    def test_unknown_trackers(self, shortlist: Command, clicks: Path, tmp_path: Path, given: str, said: str) -> None:
         says(shortlist("train", clicks, "--out", tmp_path / "run", "--log", given), 2, said)
         assert list(tmp_path.iterdir()) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -31,14 +32,14 @@ def two_tastes(seed: int = 0, users: int = 40, items: int = 30) -> Interactions:
 
 def started(train: Interactions, seed: int = 0, **settings: Any) -> MF:
     model = MF(**{"dim": 4, **settings})
-    model.start(train, torch.Generator().manual_seed(seed))
+    model.initialize(train, torch.Generator().manual_seed(seed))
     return model
 
 
 def hits(model: MF, train: Interactions) -> float:
     """The share of each user's six best items that are of the user's taste."""
     users = np.flatnonzero(train.user_counts())
-    best_RK = model.score_all(users).topk(6, 1).indices.numpy()
+    best_RK = model.score(users).topk(6, 1).indices.numpy()
     return float((best_RK // (train.n_items // 2) == (users % 2)[:, None]).mean())
 
 
@@ -50,18 +51,26 @@ def training(
     model: dict[str, Any] | None = None,
     optimizer: dict[str, Any] | None = None,
     validate: Callable[[MF], float] | None = None,
-    floor: float | None = None,
+    popularity: float = -math.inf,
     **settings: Any,
 ) -> Training:
-    """A short training; ``settings`` are those of :class:`TrainingSettings`."""
+    """A short training without a temperature search; ``settings`` are those of :class:`TrainingSettings`.
+
+    ``validate`` replaces the validation value, and ``popularity`` that of the baseline.
+    """
+    train = train or two_tastes()
     made = MF(**{"dim": 4, "similarity": loss.similarity, **(model or {})})
-    return Training(
+    short = {"epochs": 6, "batch": 16, "checkpoint_every": 0.0, "temperature_epochs": 0}
+    run = Training(
         made,
         loss,
-        train or two_tastes(),
-        training=TrainingSettings(**{"epochs": 6, "batch": 16, "checkpoint_every": 0.0, **settings}),
+        train,
+        valid=None if validate is None else train,
+        training=TrainingSettings(**{**short, **settings}),
         optimizer=OptimizerSettings(**{"lr": 0.05, "schedule": "constant", **(optimizer or {})}),
         seed=seed,
-        validate=None if validate is None else lambda: validate(made),
-        floor=floor,
+        baseline_value=popularity,
     )
+    if validate is not None:
+        run._validated = validate  # type: ignore[method-assign,assignment]
+    return run

@@ -206,7 +206,7 @@ class TestInterruptions:
         training.finish(tmp_path / f"{life}")
         assert all(
             line == "shortlist: interrupted\n"
-            or (line.startswith("shortlist: stopped in epoch ") and line.endswith("; resume to go on\n"))
+            or (line.startswith("shortlist: stopped in epoch ") and line.endswith("; resume to continue\n"))
             for line in lines
         )
 

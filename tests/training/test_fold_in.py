@@ -12,6 +12,7 @@ from shortlist.errors import InputError, ShortlistError
 from shortlist.losses import SL
 from shortlist.losses import registry as losses
 from shortlist.models import IALS, MF, Factored, registry
+from shortlist.models.folded import FoldInUsers
 from shortlist.training import OptimizerSettings, Training, TrainingSettings, fold_in
 
 FACTORED = sorted(name for name in registry if issubclass(registry[name], Factored))
@@ -51,7 +52,7 @@ def training(model: Factored, loss: str, train: Interactions, seed: int) -> Trai
 
 
 def folded(model: Factored, loss: str, histories: list[IntArray]) -> torch.Tensor:
-    return model.score_vectors(fold_in(model, losses[loss](), histories))
+    return model.score(fold_in(model, losses[loss](), histories))
 
 
 def lists(score_RI: torch.Tensor, train: Interactions) -> list[set[int]]:
@@ -85,10 +86,10 @@ def test_a_late_user_gets_nearly_the_list_of_a_user_who_was_there(
     """With the items held, most places; trained without the users, as many as two seeds have in common."""
     histories = [train.row(user) for user in LATE]
     there = fitted(name, loss, train)
-    expected = lists(there.score_all(LATE), train)
+    expected = lists(there.score(LATE), train)
     assert overlap(expected, lists(folded(there, loss, histories), train)) > nearly
     without = fitted(name, loss, train.select(~np.isin(train.users_of_pairs(), LATE)))
-    by_chance = overlap(expected, lists(fitted(name, loss, train, seed=1).score_all(LATE), train))
+    by_chance = overlap(expected, lists(fitted(name, loss, train, seed=1).score(LATE), train))
     assert overlap(expected, lists(folded(without, loss, histories), train)) > by_chance - 0.05
 
 
@@ -96,14 +97,13 @@ def test_a_late_user_gets_nearly_the_list_of_a_user_who_was_there(
 def test_what_is_made_of_a_history_and_a_vector_of_ones_own_is_the_model(name: str, train: Interactions) -> None:
     """Those who were there, by their histories and their own free vectors, are as the model has them."""
     model = fitted(name, "sl", train)
-    row_P, pair_P = train.positions_of(LATE)
-    arrival = model.arrival(torch.from_numpy(row_P), torch.from_numpy(train.indices[pair_P]).long(), len(LATE))
-    own_ND = model.get_parameter("user").detach()[LATE] if arrival.own else torch.zeros(())
-    factors = model.factors()
-    torch.testing.assert_close(arrival.fixed_ND + arrival.own * own_ND, factors.user_UD.detach()[LATE])
-    assert arrival.similarity == factors.similarity
-    if arrival.own:
-        assert arrival.length == pytest.approx(float(model.get_parameter("user").detach().norm(dim=1).mean()))
+    users = model.fold_in([train.row(user) for user in LATE])
+    own_ND = model.get_parameter("user").detach()[LATE] if users.own else torch.zeros(())
+    vectors = model.embeddings()
+    torch.testing.assert_close(users.fixed_ND + users.own * own_ND, vectors.user_UD.detach()[LATE])
+    assert users.similarity == vectors.similarity
+    if users.own:
+        assert users.length == pytest.approx(float(model.get_parameter("user").detach().norm(dim=1).mean()))
 
 
 @pytest.mark.parametrize("name", [name for name in FACTORED if name not in HISTORIES])
@@ -113,21 +113,19 @@ def test_users_who_have_met_nothing_do_not_count_for_the_length(name: str, train
     model = fitted(name, "bpr", few)
     user_UD = model.get_parameter("user").detach()
     assert not user_UD[40:].any()
-    met = few.row(3)
-    arrival = model.arrival(torch.zeros(len(met), dtype=torch.long), torch.tensor(met).long(), 1)
-    assert arrival.length == pytest.approx(float(user_UD[:40].norm(dim=1).mean()))
+    assert model.fold_in([few.row(3)]).length == pytest.approx(float(user_UD[:40].norm(dim=1).mean()))
 
 
 @pytest.mark.parametrize("loss", ["bpr", "bce", "sl"])
 def test_as_near_as_training_the_user_again(loss: str, train: Interactions) -> None:
     """Draws and starts differ from seed to seed: users who are trained again, items held, get other lists too."""
     there = fitted("mf", loss, train)
-    expected = lists(there.score_all(LATE), train)
+    expected = lists(there.score(LATE), train)
     again = MF(dim=16, similarity=losses[loss].similarity)
     second = training(again, loss, train, seed=1)
     again.item.requires_grad_(False).copy_(there.item.detach())
     second.run()
-    trained_again = overlap(expected, lists(again.score_all(LATE), train))
+    trained_again = overlap(expected, lists(again.score(LATE), train))
     found = overlap(expected, lists(folded(there, loss, [train.row(user) for user in LATE]), train))
     assert found > trained_again - 0.06
 
@@ -149,7 +147,7 @@ def test_long_histories_beside_it_take_no_draws_from_a_short_one(train: Interact
     short = [train.row(user)[:2] for user in LATE]
     long = [np.arange(150) + start for start in range(40)]
     exact, alone, among = (
-        model.score_vectors(vectors[: len(short)])
+        model.score(vectors[: len(short)])
         for vectors in (
             fold_in(model, loss, short, TrainingSettings(negatives=100)),
             fold_in(model, loss, short),
@@ -165,13 +163,19 @@ def test_memory_is_bounded_whatever_is_drawn(train: Interactions, monkeypatch: p
     model, histories = fitted("mf", "sl", train), [train.row(user) for user in LATE]
     together = fold_in(model, SL(), histories)
     sizes: list[int] = []
-    arrival = model.arrival
-    monkeypatch.setattr(model, "arrival", lambda row_P, item_P, n: (sizes.append(n), arrival(row_P, item_P, n))[1])
-    monkeypatch.setattr(import_module("shortlist.training.fold_in"), "_ROOM", 7 * 200 + 5)  # seven rows of 200 scores
+    taken = FoldInUsers.part
+
+    def counted(users: FoldInUsers, rows: slice) -> FoldInUsers:
+        part = taken(users, rows)
+        sizes.append(len(part.fixed_ND))
+        return part
+
+    monkeypatch.setattr(FoldInUsers, "part", counted)
+    monkeypatch.setattr(import_module("shortlist.training.fold_in"), "_MAX_NUMBERS", 7 * 200 + 5)  # seven rows
     torch.testing.assert_close(fold_in(model, SL(), histories), together, rtol=1e-3, atol=1e-3)
     assert sizes == [7, 7, 7, 7, 7, 5]
     sizes.clear()
-    monkeypatch.setattr(import_module("shortlist.training.fold_in"), "_ROOM", 3 * (12 * 50 + 256) * 16)
+    monkeypatch.setattr(import_module("shortlist.training.fold_in"), "_MAX_NUMBERS", 3 * (12 * 50 + 256) * 16)
     fold_in(model, losses["bpr"](), histories, TrainingSettings(negatives=50))
     assert set(sizes) == {3, 1}
 
@@ -188,7 +192,7 @@ def test_draws_leave_out_what_was_met_as_the_run_did(train: Interactions) -> Non
     """Of 200 items 199 were met: drawn negatives are the one that is left, or nearly all of them are met."""
     model, history = fitted("mf", "bpr", train), [np.arange(199)]
     apart, mixed = (
-        model.score_vectors(fold_in(model, losses["bpr"](), history, TrainingSettings(exclude=exclude)))[0]
+        model.score(fold_in(model, losses["bpr"](), history, TrainingSettings(exclude=exclude)))[0]
         for exclude in (True, False)
     )
     assert apart[199] < apart.sort().values[5]
@@ -197,9 +201,9 @@ def test_draws_leave_out_what_was_met_as_the_run_did(train: Interactions) -> Non
 
 def test_a_model_that_is_no_number_is_said_to_be_damaged(train: Interactions) -> None:
     model = MF(dim=4)
-    model.start(train, torch.Generator().manual_seed(0))
+    model.initialize(train, torch.Generator().manual_seed(0))
     model.item.data[3, 1] = torch.nan
-    with pytest.raises(ShortlistError, match="fold_in: the loss of these histories is no number") as told:
+    with pytest.raises(ShortlistError, match="fold_in: the loss of the histories is not finite") as told:
         fold_in(model, SL(), [np.array([1, 3])])
     assert "optimizer" not in str(told.value)
 
@@ -212,7 +216,7 @@ def test_who_stands_against_a_history_is_whom_the_run_trained_with(train: Intera
         for settings in ({}, {"candidates": "all"}, {"weighted": True})
     )
     assert torch.equal(weighted, exact)
-    assert model.score_vectors(drawn).mean() > model.score_vectors(exact).mean()
+    assert model.score(drawn).mean() > model.score(exact).mean()
 
 
 def test_the_loss_at_hand_is_left_as_it_is(train: Interactions) -> None:
@@ -227,7 +231,7 @@ def test_every_kind_of_score_is_folded_in(settings: dict[str, object], train: In
     optimizer = OptimizerSettings(lr=0.03)
     Training(model, SL(tau=0.2), train, training=TrainingSettings(epochs=10, batch=50), optimizer=optimizer).run()
     history = train.row(7)
-    scores = model.score_vectors(fold_in(model, SL(tau=0.2), [history]))[0]
+    scores = model.score(fold_in(model, SL(tau=0.2), [history]))[0]
     assert torch.isfinite(scores).all()
     others = np.setdiff1d(np.arange(200), history)
     assert scores[history.tolist()].mean() > scores[others].mean()
@@ -251,7 +255,7 @@ def test_one_who_has_met_everything_gets_finite_scores(loss: str, train: Interac
 def test_some_users_are_their_histories(name: str, train: Interactions) -> None:
     """Nothing is learned for them."""
     model = fitted(name, "sl", train)
-    torch.testing.assert_close(folded(model, "sl", [train.row(8)]), model.score_all(np.array([8])))
+    torch.testing.assert_close(folded(model, "sl", [train.row(8)]), model.score(np.array([8])))
 
 
 def test_ials_solves_for_a_late_user_as_for_others(train: Interactions) -> None:
@@ -259,9 +263,9 @@ def test_ials_solves_for_a_late_user_as_for_others(train: Interactions) -> None:
     pytest.importorskip("implicit")
     model = IALS(factors=8, iterations=200, regularization=2.0, threads=1)
     model.fit(train)
-    folded_in = model.fold_in([train.row(user) for user in LATE])
+    folded_in = fold_in(model, None, [train.row(user) for user in LATE])
     torch.testing.assert_close(folded_in, model.user_UD[LATE], rtol=1e-2, atol=1e-2)
-    assert overlap(lists(model.score_all(LATE), train), lists(model.score_vectors(folded_in), train)) > 0.95
+    assert overlap(lists(model.score(LATE), train), lists(model.score(folded_in), train)) > 0.95
     with pytest.raises(InputError, match="fold_in: expected histories of items below 200, received an empty one"):
         model.fold_in([np.array([], dtype=np.int64)])
 
@@ -269,6 +273,6 @@ def test_ials_solves_for_a_late_user_as_for_others(train: Interactions) -> None:
 @pytest.mark.parametrize("history", [[], [200], [-1, 3]])
 def test_what_cannot_be_folded_in(history: list[int], train: Interactions) -> None:
     model = MF(dim=4)
-    model.start(train, torch.Generator().manual_seed(0))
+    model.initialize(train, torch.Generator().manual_seed(0))
     with pytest.raises(InputError, match="fold_in: expected histories of items below 200"):
         fold_in(model, SL(), [np.array([1]), np.array(history, dtype=np.int64)])

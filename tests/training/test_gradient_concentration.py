@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from shortlist.losses import BPR, SL, Loss, SLAtK, registry
+from shortlist.negatives import Sample
 from shortlist.scores import ScoreTable
 from shortlist.training.gradient_concentration import carried_by_top, gradient_sizes
 from training.fixtures import training, two_tastes
@@ -59,7 +60,7 @@ def test_gradients_of_positives(loss: Loss, size_of: Callable[..., float]) -> No
     trained.run()
     expected = []
     for user in range(train.n_users):
-        score_C: list[float] = trained.model.factors().score_all(torch.tensor([user]))[0].tolist()
+        score_C: list[float] = trained.model.embeddings().score(torch.tensor([user]))[0].tolist()
         met = train.indices[train.indptr[user] : train.indptr[user + 1]].tolist()
         others = [score for item, score in enumerate(score_C) if item not in met]
         beta = 0.0 if trained.thresholds is None else float(trained.thresholds.read(torch.tensor([user])))
@@ -68,7 +69,7 @@ def test_gradients_of_positives(loss: Loss, size_of: Callable[..., float]) -> No
     found = gradient_sizes(
         trained.loss,
         trained.batches,
-        trained.model.source(),
+        trained.model,
         torch.Generator().manual_seed(0),
         thresholds=None if kept is None else kept.read,
     )
@@ -80,10 +81,10 @@ def test_a_part_of_an_epoch_leaves_everything_as_it_was() -> None:
     trained = training(SL(), candidates="all", epochs=2, batch=8)
     trained.run()
     trained.loss.train()
-    source, generator = trained.model.source(), torch.Generator().manual_seed(0)
-    whole = gradient_sizes(trained.loss, trained.batches, source, generator)
-    some = gradient_sizes(trained.loss, trained.batches, source, generator, at_least=40)
-    assert 40 <= len(some) < len(whole) == trained.train.n_pairs
+    model, generator = trained.model, torch.Generator().manual_seed(0)
+    whole = gradient_sizes(trained.loss, trained.batches, model, generator)
+    some = gradient_sizes(trained.loss, trained.batches, model, generator, at_least=40)
+    assert 40 <= len(some) < len(whole) == trained.task.train.n_pairs
     assert trained.batches.size == 8
     assert trained.loss.training
     assert all(parameter.grad is None for parameter in trained.model.parameters())
@@ -95,23 +96,24 @@ def test_samples_with_weights(weighted: bool) -> None:
     train = two_tastes()
     trained = training(BPR(), train, candidates="shared", negatives=12, weighted=weighted, distribution="popularity")
     trained.run()
-    factors = trained.model.factors()
+    vectors = trained.model.embeddings()
     expected: list[float] = []
-    for step in trained.batches.epoch(torch.Generator().manual_seed(3)):
-        assert step.shared_C is not None
-        logs = [0.0] * len(step.shared_C) if step.log_weight_C is None else step.log_weight_C.tolist()
-        for row, item in zip(step.row_P.tolist(), step.item_P.tolist(), strict=True):
-            user = int(step.user_R[row])
-            score_I: list[float] = factors.score_all(torch.tensor([user]))[0].tolist()
+    for batch in trained.batches.epoch(torch.Generator().manual_seed(3)):
+        assert isinstance(batch.candidates, Sample)
+        item_C, log_weight_C = batch.candidates.item_C, batch.candidates.log_weight_C
+        logs = [0.0] * len(item_C) if log_weight_C is None else log_weight_C.tolist()
+        for row, item in zip(batch.row_P.tolist(), batch.item_P.tolist(), strict=True):
+            user = int(batch.rows[row])
+            score_I: list[float] = vectors.score(torch.tensor([user]))[0].tolist()
             met = set(train.row(user).tolist())
             size, total = 0.0, 0.0
-            for other, log in zip(step.shared_C.tolist(), logs, strict=True):
+            for other, log in zip(item_C.tolist(), logs, strict=True):
                 if other not in met:
                     total += 1.0
                     size += math.exp(log) / (1 + math.exp(score_I[item] - score_I[other]))
             population = train.n_items - len(met) if weighted else total
             expected.append(size / population)
-    found = gradient_sizes(trained.loss, trained.batches, factors, torch.Generator().manual_seed(3))
+    found = gradient_sizes(trained.loss, trained.batches, trained.model, torch.Generator().manual_seed(3))
     assert found.tolist() == pytest.approx(expected, rel=1e-4)
 
 
@@ -119,7 +121,7 @@ class OffTheMatrix(Loss):
     """Half the mean square of the positives among the candidates: each receives its own score."""
 
     def value(self, table: ScoreTable) -> Tensor:
-        squares_RC = torch.where(table.is_positive(), table.matrix().square() / 2, 0)
+        squares_RC = torch.where(~table.is_negative(), table.matrix().square() / 2, 0)
         return squares_RC.sum() / max(1, table.n_positives)
 
 
@@ -128,13 +130,13 @@ def test_positives_that_a_loss_reads_off_the_matrix(candidates: str) -> None:
     """They receive something as far as they are candidates."""
     trained = training(SL(), candidates=candidates, negatives=12)
     trained.run()
-    factors, expected = trained.model.factors(), []
-    for step in trained.batches.epoch(torch.Generator().manual_seed(3)):
-        for row, item in zip(step.row_P.tolist(), step.item_P.tolist(), strict=True):
-            is_candidate = step.shared_C is None or item in step.shared_C.tolist()
-            score = factors.score_all(step.user_R[row : row + 1])[0, item].item()
+    vectors, expected = trained.model.embeddings(), []
+    for batch in trained.batches.epoch(torch.Generator().manual_seed(3)):
+        for row, item in zip(batch.row_P.tolist(), batch.item_P.tolist(), strict=True):
+            is_candidate = batch.candidates is None or item in batch.candidates.item_C.tolist()
+            score = vectors.score(batch.rows[row : row + 1])[0, item].item()
             expected.append(abs(score) if is_candidate else 0.0)
-    found = gradient_sizes(OffTheMatrix(), trained.batches, factors, torch.Generator().manual_seed(3))
+    found = gradient_sizes(OffTheMatrix(), trained.batches, trained.model, torch.Generator().manual_seed(3))
     assert found.tolist() == pytest.approx(expected, abs=1e-6)
     assert (0.0 in expected) == (candidates == "shared")
 
@@ -145,7 +147,7 @@ def test_every_loss_can_be_looked_at(name: str) -> None:
     made = training(registry[name](**({"k": 5} if "k" in registry[name].declared else {})))
     kept = made.thresholds
     read = None if kept is None else kept.read
-    found = gradient_sizes(made.loss, made.batches, made.model.source(), torch.Generator(), thresholds=read)
-    assert len(found) == made.train.n_pairs
+    found = gradient_sizes(made.loss, made.batches, made.model, torch.Generator(), thresholds=read)
+    assert len(found) == made.task.train.n_pairs
     assert bool(found.isfinite().all())
     assert float(found.sum()) > 0

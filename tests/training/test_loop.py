@@ -166,7 +166,7 @@ def test_thresholds_are_refreshed_when_due() -> None:
             run.epoch()
             assert bool((run.thresholds.value_U != 0).any()) == (epoch == 3)
         active = run.batches.active_users
-        expected = run.model.score_all(active).topk(5, 1).values[:, -1]
+        expected = run.model.score(active).topk(5, 1).values[:, -1]
         torch.testing.assert_close(run.thresholds.value_U[active], expected, atol=1e-5, rtol=0)
 
 
@@ -216,14 +216,14 @@ def test_scores_are_those_of_the_best_model() -> None:
     values = scripted([0.5, 0.4, 0.4, 0.4])
 
     def validate(model: MF) -> float:
-        model.score_all(np.arange(9))  # after which the vectors are kept
+        model.score(np.arange(9))  # after which the vectors are kept
         return values(model)
 
     run = training(SL(), epochs=4, validate_every=1, validate=validate)
     run.run()
-    factors = run.model.factors()
+    vectors = run.model.embeddings()
     users = torch.arange(5)
-    torch.testing.assert_close(run.model.score_all(users.numpy()), factors.score_all(users).detach())
+    torch.testing.assert_close(run.model.score(users.numpy()), vectors.score(users).detach())
 
 
 def test_can_be_saved_when_it_is_over(tmp_path: Path) -> None:
@@ -305,25 +305,27 @@ def test_a_validation_that_is_not_a_number_is_noticed() -> None:
 
 
 def test_a_run_that_never_gets_past_popularity_is_noticed() -> None:
-    run = training(SLAtK(), validate_every=2, validate=scripted([0.1, 0.12, 0.11]), floor=0.13)
+    run = training(SLAtK(), validate_every=2, validate=scripted([0.1, 0.12, 0.11]), popularity=0.13)
     with pytest.raises(Collapsed) as caught:
         run.run()
     assert str(caught.value) == (
-        "training never got past popularity: ndcg 0.1200 at best, popularity has 0.1300; "
+        "training did not exceed popularity: ndcg 0.1200 at best, popularity has 0.1300; "
         "try a larger loss.tau_w_ratio, or --loss slatk_detached, or an optimizer.lr below 0.05; "
         "training.beat_popularity=false keeps such a run"
     )
-    training(SL(), validate_every=2, validate=scripted([0.1, 0.14, 0.11]), floor=0.13).run()
-    content = training(SL(), validate_every=2, validate=scripted([0.1, 0.12, 0.11]), floor=0.13, beat_popularity=False)
+    training(SL(), validate_every=2, validate=scripted([0.1, 0.14, 0.11]), popularity=0.13).run()
+    content = training(
+        SL(), validate_every=2, validate=scripted([0.1, 0.12, 0.11]), popularity=0.13, beat_popularity=False
+    )
     assert content.run().best_value == 0.12
 
 
 def test_a_run_that_was_still_rising_is_told_to_go_on() -> None:
-    run = training(SLAtK(), validate_every=2, validate=scripted([0.1, 0.11, 0.12]), floor=0.13)
+    run = training(SLAtK(), validate_every=2, validate=scripted([0.1, 0.11, 0.12]), popularity=0.13)
     with pytest.raises(Collapsed) as caught:
         run.run()
     assert str(caught.value) == (
-        "training never got past popularity: ndcg 0.1200 at best, popularity has 0.1300; "
+        "training did not exceed popularity: ndcg 0.1200 at best, popularity has 0.1300; "
         "the last epoch was the best: try training.epochs above 6; training.beat_popularity=false keeps such a run"
     )
 
@@ -344,7 +346,7 @@ def test_collapse_hint_leaves_out_what_is_already_set(loss: Loss, hint: str) -> 
 
 
 def test_interruption_says_where(tmp_path: Path) -> None:
-    with pytest.raises(ShortlistError, match=r"^stopped in epoch 2; resume to go on$"):
+    with pytest.raises(ShortlistError, match=r"^stopped in epoch 2; resume to continue$"):
         training(SL()).run(tmp_path / "checkpoint", on_step=Alarm(5).ring)
 
 
@@ -384,7 +386,7 @@ def test_k_above_the_catalogue_is_said_at_once() -> None:
 
 
 def test_exact_thresholds_of_a_sample_are_refused_at_once() -> None:
-    with pytest.raises(InputError, match=r"^loss\.threshold: expected one that is estimated .* received 'exact'$"):
+    with pytest.raises(InputError, match=r"^loss\.threshold: expected an estimator for samples, .* received 'exact'$"):
         training(SLAtK(threshold="exact"), candidates="shared")
     assert training(SLAtK(threshold="auto"), candidates="shared").thresholds is not None
 

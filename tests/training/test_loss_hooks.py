@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from shortlist.errors import ShortlistError
 from shortlist.losses import BPR, Loss
 from shortlist.models.mf import MF
-from shortlist.scores import ScoreTable
+from shortlist.scores import ScoreTable, Sizes
 from shortlist.training import Training
 from training.fixtures import training, two_tastes
 
@@ -28,8 +28,8 @@ class Diary(BPR):
         self.entries: list[tuple[Any, ...]] = []
         self.model: MF | None = None
 
-    def start(self, n_users: int, n_items: int, n_pairs: int, generator: torch.Generator) -> None:
-        self.entries.append(("start", n_users, n_items, n_pairs))
+    def initialize(self, sizes: Sizes, generator: torch.Generator) -> None:
+        self.entries.append(("initialize", sizes))
 
     def before_epoch(self, epoch: int) -> None:
         self.entries.append(("epoch", epoch))
@@ -53,10 +53,10 @@ def test_hooks_are_called_at_their_times() -> None:
     )
     assert isinstance(run.model, MF)
     loss.model = run.model
-    assert loss.entries == [("start", 40, 30, 39 * 6)]
+    assert loss.entries == [("initialize", Sizes(n_keys=40, n_items=30, n_pairs=39 * 6))]
     run.run()
     per_epoch = ["epoch", *["value", "step"] * 3]  # 234 pairs in steps of 100
-    assert [entry[0] for entry in loss.entries] == ["start", *per_epoch * 2]
+    assert [entry[0] for entry in loss.entries] == ["initialize", *per_epoch * 2]
     assert [entry[1] for entry in loss.entries if entry[0] == "epoch"] == [1, 2]
     rates = [entry[1] for entry in loss.entries if entry[0] == "step"]
     assert rates == pytest.approx([0.1 * (1 - done / 6) for done in range(6)])
@@ -69,9 +69,12 @@ def test_hooks_are_called_at_their_times() -> None:
 class Moving(Loss):
     """Made up: numbers for users and pairs that every visit moves, a scalar that ascends, biases that Adam moves."""
 
-    def start(self, n_users: int, n_items: int, n_pairs: int, generator: torch.Generator) -> None:
-        self.bias = nn.Parameter(torch.rand(n_items, generator=generator))
-        for name, size in {"user": n_users, "pair": n_pairs}.items():
+    def initialize(self, sizes: Sizes, generator: torch.Generator) -> None:
+        assert sizes.n_keys is not None
+        assert sizes.n_items is not None
+        assert sizes.n_pairs is not None
+        self.bias = nn.Parameter(torch.rand(sizes.n_items, generator=generator))
+        for name, size in {"user": sizes.n_keys, "pair": sizes.n_pairs}.items():
             self.register_buffer(name, torch.rand(size, generator=generator, dtype=torch.float64))
         self.register_buffer("scalar", torch.tensor(1.0, requires_grad=True))
         self.register_buffer("count", torch.zeros(2, dtype=torch.long))
@@ -80,15 +83,16 @@ class Moving(Loss):
         self.get_buffer("count")[0] = epoch
 
     def value(self, table: ScoreTable) -> Tensor:
-        assert table.user_R is not None
-        assert table.pair_P is not None
-        assert table.generator is not None
+        key_R, pair_P, generator = table.context.key_R, table.context.pair_P, table.context.generator
+        assert key_R is not None
+        assert pair_P is not None
+        assert generator is not None
         user_U, pair_N = self.get_buffer("user"), self.get_buffer("pair")
         if self.training:
-            user_U[table.user_R] = 0.9 * user_U[table.user_R] + torch.rand(1, generator=table.generator).double()
-            pair_N[table.pair_P] += 0.1 * table.positives().detach().double()
-        weight_P = table.per_positive(user_U[table.user_R]) + pair_N[table.pair_P].square()
-        bias_P = self.bias[ITEM_OF_PAIR[table.pair_P]]
+            user_U[key_R] = 0.9 * user_U[key_R] + torch.rand(1, generator=generator).double()
+            pair_N[pair_P] += 0.1 * table.positives().detach().double()
+        weight_P = table.per_positive(user_U[key_R]) + pair_N[pair_P].square()
+        bias_P = self.bias[ITEM_OF_PAIR[pair_P]]
         term_P = nn.functional.softplus(self.get_buffer("scalar") - table.positives() - bias_P)
         return (weight_P.to(term_P.dtype) * term_P).mean() + self.bias.square().mean()
 

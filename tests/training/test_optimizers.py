@@ -143,7 +143,7 @@ def test_batches_of_another_size_have_the_same_penalty() -> None:
             training=TrainingSettings(epochs=20, batch=batch),
             optimizer=OptimizerSettings(lr=0.02, weight_decay=0.01, schedule="constant"),
         ).run()
-        lengths.append(float(model.factors().item_ID.detach().norm(dim=1).mean()))
+        lengths.append(float(model.embeddings().item_ID.detach().norm(dim=1).mean()))
     assert lengths[0] == pytest.approx(lengths[1], rel=0.1)
 
 

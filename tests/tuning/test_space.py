@@ -31,7 +31,7 @@ def test_the_default_is_what_training_does_and_lies_in_the_space(model: str, los
             space.plan(rounded({name: end}))  # which must be allowed
 
 
-def test_what_is_fixed_leaves_the_space() -> None:
+def test_fixed_settings_are_not_searched() -> None:
     space = space_of("mf", "slatk_detached", 10, texts={"loss": {"tau": "0.3"}, "training": {"epochs": "7"}})
     assert set(space.searched) == {"loss.tau_w", "loss.positive_weight", "optimizer.lr"}
     chosen = space.plan({"loss.positive_weight": 0.7})
@@ -48,16 +48,16 @@ def test_the_penalty_is_searched_where_lengths_matter() -> None:
     assert "optimizer.weight_decay" in space_of("mf", "sl", 10, texts={"model": {"similarity": "dot"}}).searched
 
 
-def test_a_search_begins_with_what_was_published_exactly() -> None:
+def test_a_search_starts_with_the_published_settings() -> None:
     space = space_of("mf", "slatk", 20)
-    starts = dict(space.starts())
+    starts = dict(space.initial_points())
     assert list(starts) == ["default", "slatk-electronic-mf", "slatk-gowalla-mf", "slatk-health-mf"]
     for name in list(starts)[1:]:
         inside, beside = space.divided(starts[name])
         assert set(inside) == set(space.searched)
         made = space.plan(rounded({**inside, **beside}))
         assert made.config() == plan("mf", "slatk", 20, values=PRESETS[name].settings).config()
-    fixed = dict(space_of("mf", "slatk", 20, texts={"training": {"epochs": "5"}}).starts())
+    fixed = dict(space_of("mf", "slatk", 20, texts={"training": {"epochs": "5"}}).initial_points())
     assert all("training.epochs" not in point for point in fixed.values())
 
 
@@ -69,7 +69,7 @@ def test_the_loss_is_the_one_that_trains(monkeypatch: pytest.MonkeyPatch) -> Non
     space = space_of("ncf", None, 20)
     assert space.loss == "bce"
     assert space == space_of("ncf", "bce", 20)
-    assert list(dict(space.starts())) == ["default", "bce-clicks-ncf"]
+    assert list(dict(space.initial_points())) == ["default", "bce-clicks-ncf"]
     assert space_of("ease", None, 20).loss is None
 
 
@@ -80,7 +80,7 @@ def test_the_search_of_a_contrast_reaches_that_of_presets(name: str) -> None:
     assert PRESETS[name].settings["model"]["contrast"] in search.choices
 
 
-def test_a_preset_is_where_a_search_begins() -> None:
+def test_a_search_starts_from_a_preset() -> None:
     given = preset("slatk-gowalla-mf").settings_for("mf", "slatk")
     space = space_of("mf", "slatk", 20, values=given)
     assert set(space.searched) == set(space_of("mf", "slatk", 20).searched)

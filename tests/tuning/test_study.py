@@ -62,7 +62,7 @@ class TestTrials:
         assert study.trials()[1].why == "it burst"
         assert names(study) == set()
 
-    def test_known_settings_have_a_head_start(self, opened: Open) -> None:
+    def test_known_settings_have_a_margin(self, opened: Open) -> None:
         """The best of many is too good: what is found has to be better by 1 % than the default."""
         study = opened()
         run(study, 0.5)
@@ -76,7 +76,7 @@ class TestTrials:
         assert best is not None
         assert (best.start, best.value) == ("", 0.506)
 
-    def test_no_more_than_asked_for(self, opened: Open) -> None:
+    def test_no_more_trials_than_requested(self, opened: Open) -> None:
         study = opened()
         run(study, 0.5)
         with study.next(2) as trial:
@@ -108,7 +108,7 @@ class TestTrials:
         near = [abs(each["model.regularization"] - 50) < 25 for each in once]
         assert sum(near[9:]) >= 3  # and they are looked for where it is good
 
-    def test_given_up_when_behind_but_never_the_first(self, opened: Open) -> None:
+    def test_pruned_when_behind_except_for_the_first(self, opened: Open) -> None:
         study = opened()
         with study.next() as trial:
             assert not study.seen(trial, 0.5, 10, 0.5)
@@ -137,7 +137,7 @@ class TestTrials:
 
 
 class TestProcesses:
-    def test_what_a_process_leaves_is_queued_again_once(self, opened: Open) -> None:
+    def test_trials_of_an_ended_process_are_queued_again_once(self, opened: Open) -> None:
         study = opened()
         with study.next() as trial:
             left = study.settings(trial)  # and here it is killed
@@ -153,7 +153,7 @@ class TestProcesses:
         assert [each.value for each in study.trials()] == [0.5, 0.25, 0.125]
         assert names(study) == set()
 
-    def test_what_another_process_runs_is_left_to_it(self, opened: Open) -> None:
+    def test_a_running_trial_of_another_process_is_kept(self, opened: Open) -> None:
         study = opened()
         with study.next() as trial:
             with pytest.raises(RunLocked), lock(study.folder / LOCKS / str(trial.number)):
@@ -190,7 +190,7 @@ class TestForeign:
         assert opened().trials() == study.trials()
 
     @pytest.mark.parametrize("content", [b"not a database " * 100, b""])
-    def test_files_that_are_none(self, opened: Open, tmp_path: Path, content: bytes) -> None:
+    def test_invalid_files(self, opened: Open, tmp_path: Path, content: bytes) -> None:
         (tmp_path / "study").mkdir()
         (tmp_path / "study" / STUDY).write_bytes(content)
         with pytest.raises(InputError, match=r"study\.db: expected a study"):

@@ -10,7 +10,7 @@ import pytest
 from shortlist.data import LoadOptions, Split, load
 from shortlist.errors import InputError, ShortlistError, WriteError
 from shortlist.experiment import ExperimentConfig, fit, plan
-from shortlist.metrics import evaluate
+from shortlist.metrics import EvaluationSet, evaluate_set
 from shortlist.training import Progress
 from shortlist.tuning import Space, Study, finish, prepare, space_of, work
 from shortlist.tuning.tune import WEIGHTS, _value
@@ -26,7 +26,7 @@ def split(clicks: Path) -> Split:
 
 @pytest.fixture(autouse=True)
 def short_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shortlist.experiment.temperature_search.STEPS", 2)
+    monkeypatch.setattr("shortlist.training.temperature.STEPS", 2)
 
 
 def begun(folder: Path, split: Split, space: Space | None = None) -> Study:
@@ -69,19 +69,22 @@ class TestResults:
         assert (refitted.folder / "model.safetensors").read_bytes() == (run.folder / "model.safetensors").read_bytes()
         assert refitted.metrics["epochs"] == run.metrics["epochs"] == again.metrics["epochs"]
 
-    def test_test_is_looked_at_once(self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_test_is_evaluated_once(self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         looked = []
 
-        def watched(scorer: Any, truth: Any, *others: Any, **named: Any) -> Any:
-            looked.append("test" if truth is split.test else "valid")
-            assert truth is split.test or truth is split.valid
-            return evaluate(scorer, truth, *others, **named)
+        assert split.valid is not None
+        assert split.test is not None
+        parts = {id(split.valid.indices): "valid", id(split.test.indices): "test"}
 
-        monkeypatch.setattr("shortlist.experiment.experiment.evaluate", watched)
-        monkeypatch.setattr("shortlist.runs.evaluation.evaluate", watched)
+        def watched(scorer: Any, asked: EvaluationSet, *others: Any, **named: Any) -> Any:
+            looked.append(parts[id(asked.truth.items_P)])
+            return evaluate_set(scorer, asked, *others, **named)
+
+        for place in ("experiment.experiment", "tasks.evaluation", "training.loop"):
+            monkeypatch.setattr(f"shortlist.{place}.evaluate_set", watched)
         study = begun(tmp_path / "study", split)
         work(study, split, most=4)
-        assert "test" not in looked
+        assert set(looked) == {"valid"}
         finish(study, split, tmp_path / "run", config=CONFIG)
         assert looked.count("test") == 1
 
@@ -155,8 +158,8 @@ class TestResults:
         assert run.config["tuned"]["validation"] == run.metrics["valid"]["recall@3"]
 
 
-class TestOnTheWay:
-    def test_several_sittings_are_as_one(self, split: Split, tmp_path: Path) -> None:
+class TestDuringTraining:
+    def test_interrupted_and_resumed_is_the_same(self, split: Split, tmp_path: Path) -> None:
         once = begun(tmp_path / "once", split)
         work(once, split, most=11)
         for count in (1, 4, 10, 11):
@@ -173,7 +176,7 @@ class TestOnTheWay:
             (MemoryError(), "MemoryError"),
         ],
     )
-    def test_trials_that_fail_are_told_and_passed_by(
+    def test_failed_trials_are_reported_and_skipped(
         self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception, why: str
     ) -> None:
         def sometimes(chosen: ExperimentConfig, *others: Any) -> Any:
@@ -203,17 +206,17 @@ class TestOnTheWay:
         assert why.startswith("XSimGCL.contrast_layer: expected at most")
         assert finish(study, split, tmp_path / "run", config=CONFIG).run.config["model"]["layers"] >= 3
 
-    def test_when_all_fail_the_reason_is_told(
+    def test_the_reason_is_reported_when_all_trials_fail(
         self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("shortlist.tuning.tune._value", lambda *_: (float("nan"), Progress()))
         study = begun(tmp_path / "study", split)
         work(study, split, most=2)
-        with pytest.raises(ShortlistError, match="no trial of 2 came to a result: the metric became nan"):
+        with pytest.raises(ShortlistError, match="no trial of 2 had a result: the metric became nan"):
             finish(study, split, tmp_path / "run", config=CONFIG)
         assert not (tmp_path / "run").exists()
 
-    def test_when_all_fail_the_time_is_over_all_the_same(
+    def test_the_time_limit_holds_when_all_trials_fail(
         self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def wrong(*_: Any) -> NoReturn:
@@ -223,11 +226,11 @@ class TestOnTheWay:
         study = begun(tmp_path / "study", split)
         work(study, split, until=0.0, most=3)
         assert [each.why for each in study.trials()] == ["TypeError: no such thing"]
-        with pytest.raises(ShortlistError, match="no trial of 1 came to a result: TypeError: no such thing"):
+        with pytest.raises(ShortlistError, match="no trial of 1 had a result: TypeError: no such thing"):
             finish(study, split, tmp_path / "run", config=CONFIG)
 
     @pytest.mark.parametrize("problem", [WriteError("no room"), InputError("wrong"), KeyboardInterrupt()])
-    def test_what_says_nothing_of_the_settings_is_raised_and_the_trial_kept(
+    def test_errors_not_caused_by_the_settings_are_raised(
         self, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: BaseException
     ) -> None:
         def stop(*_: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Benchmarks: grids of datasets, models, losses and seeds, measured under one protocol beside published figures."""
+"""Benchmarks: grids of datasets, models, losses and seeds under one protocol, compared with published results."""
 
 from shortlist.bench.cells import Cell, cells, select
 from shortlist.bench.estimates import most_epochs, seconds_of_epoch

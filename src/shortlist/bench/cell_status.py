@@ -1,4 +1,4 @@
-"""Where a grid stands, as the disk tells: also of cells that other processes compute."""
+"""Status of the cells of a grid, read from disk, including cells that other processes compute."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Literal
 
 from shortlist.bench.cells import Cell
 from shortlist.bench.runner import Bench, Failure
+from shortlist.locks import is_locked
 from shortlist.runs import Run, read_log
-from shortlist.runs.folder import is_locked
 
 State = Literal["done", "failed", "running", "waiting"]
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How far a cell is: its value when it is done, epoch and validation on the way, why it failed."""
+class CellStatus:
+    """Status of a cell: the value of a finished one, epoch and validation of a running one, the reason of a failure."""
 
     state: State
     value: float | None = None
@@ -27,30 +27,30 @@ class Standing:
     reason: str = ""
 
 
-def standing(bench: Bench, cell: Cell, metric: str) -> Standing:
-    """How far a cell is. Running is what somebody holds, in whatever process and since whenever."""
+def cell_status(bench: Bench, cell: Cell, metric: str) -> CellStatus:
+    """Status of a cell. Running: some process holds the cell's lock."""
     found = bench.result(cell)
     if isinstance(found, Run):
-        return Standing("done", found.metrics["test"].get(metric))
+        return CellStatus("done", found.metrics["test"].get(metric))
     if isinstance(found, Failure):
-        return Standing("failed", reason=found.reason)
+        return CellStatus("failed", reason=found.reason)
     path = bench.path(cell)
     if not is_locked(bench.lock(path)):
-        return Standing("waiting")
+        return CellStatus("waiting")
     log = read_log(path)
     values = [value for line in log for name, value in line.items() if name.startswith("valid ")]
-    return Standing("running", epoch=_epoch(log), validation=values[-1] if values else None)
+    return CellStatus("running", epoch=_epoch(log), validation=values[-1] if values else None)
 
 
 def since_now() -> float:
-    """From when on a command has taken up what it computes: a moment ago, for file systems keep coarser time."""
+    """The start time for :func:`stopped`: one second ago, since file systems have coarse timestamps."""
     return time.time() - 1
 
 
 def stopped(bench: Bench, cells: Sequence[Cell], since: float) -> str:
-    """How far a grid came that was stopped, and what was under way: ``stopped with 3 of 9 cells done, in …``.
+    """Progress of an interrupted grid: ``stopped with 3 of 9 cells done, in …``.
 
-    Under way was what has been taken up ``since`` a time, in seconds of the clock, and is not in other hands.
+    The cells listed are unfinished ones that were locked ``since`` a time and that no other process has locked.
     """
     done = sum(bench.is_done(cell) for cell in cells)
     left = [cell for cell in cells if bench.result(cell) is None and _was_taken(bench.lock(bench.path(cell)), since)]

@@ -1,4 +1,4 @@
-"""The cells of a grid: one model trained once, each with a folder of its own."""
+"""Cells of a grid: each is one training of one model, with its own run folder."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from shortlist.runs import FORMAT, result_config
 from shortlist.training import OptimizerSettings, TrainingSettings
 
 PROTOCOL = "irbenchmark"
-"""How data is split unless a specification says otherwise: as the authors of SL@K do."""
+"""Default protocol: that of the authors of SL@K."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One run of the grid. ``settings`` are by section; a baseline has no loss; ``ks`` are the lengths asked for."""
+    """One run of the grid. ``settings`` are by section, ``ks`` the requested list lengths; a baseline has no loss."""
 
     dataset: str
     model: str
@@ -38,7 +38,7 @@ class Cell:
 
     @property
     def place(self) -> tuple[str, str, str, str]:
-        """Where in the grid it stands, the seed aside."""
+        """Position in the grid, without the seed."""
         return self.dataset, self.model, self.loss, self.variant
 
     @property
@@ -50,23 +50,23 @@ class Cell:
         return " ".join(word for word in (self.dataset, self.model, self.label, f"seed {self.seed}") if word)
 
     def plan(self) -> ExperimentConfig:
-        """What is fitted and how; bad settings are said here."""
-        told = {section: self.settings.get(section, {}) for section in SECTIONS}
+        """The configuration of the cell; raises an error for invalid settings."""
+        given = {section: self.settings.get(section, {}) for section in SECTIONS}
         texts, values = (
             {section: {name: value for name, value in each.items() if isinstance(value, str) == is_text}
-             for section, each in told.items()}
+             for section, each in given.items()}
             for is_text in (True, False)
         )  # fmt: skip
         return plan(self.model, self.loss or None, self.k, values=values, texts=texts)
 
     def data_options(self, seed: int | None = None) -> LoadOptions:
-        """How the dataset is read: with the cell's seed, unless another is given here or the settings name one."""
-        told = {"protocol": PROTOCOL, "seed": self.seed if seed is None else seed, **self.settings.get("data", {})}
-        texts = {name: value for name, value in told.items() if isinstance(value, str)}
-        return LoadOptions.from_text(texts, **{name: value for name, value in told.items() if name not in texts})
+        """Options for loading the dataset. The seed is that of the cell unless given here or in the settings."""
+        given = {"protocol": PROTOCOL, "seed": self.seed if seed is None else seed, **self.settings.get("data", {})}
+        texts = {name: value for name, value in given.items() if isinstance(value, str)}
+        return LoadOptions.from_text(texts, **{name: value for name, value in given.items() if name not in texts})
 
     def check(self, owner: str) -> None:
-        """Say what is wrong with the settings by the keys that a specification has, whose name is ``owner``."""
+        """Validate the settings. Errors name the keys of the specification, whose name is ``owner``."""
         parts: dict[str, tuple[str, type[Configured]]] = {
             "model": (self.model, models[self.model]),
             **({"loss": (self.loss, losses[self.loss])} if self.loss else {}),
@@ -84,16 +84,16 @@ class Cell:
             self.data_options()
         except InputError as problem:
             said = str(problem)
-            for section, (_, part) in parts.items():  # a value is said to be wrong by the class that declares it
+            for section, (_, part) in parts.items():  # errors of a value name the class that declares it
                 if said.startswith(f"{part.__name__}."):
                     said = f"{section}{said.removeprefix(part.__name__)}"
             raise InputError(f"{owner}: {said}") from problem
 
     def folder(self, data: str) -> str:
-        """A name for people with a key for changes: other settings or other ``data`` give another folder.
+        """A readable name with a hash of everything that affects the result: other settings or ``data``, other folder.
 
-        What a grid calls a variant is no part of it, so that grids in one folder share what they have in common; nor
-        are the lengths of list: what was trained can be measured at others.
+        The names of variants are not part of it, so that grids in one folder share cells; neither are the list
+        lengths, since a trained model can be evaluated at others.
         """
         chosen, options = self.plan(), self.data_options()
         content = {
@@ -107,12 +107,12 @@ class Cell:
         }
         key = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=5).hexdigest()
         words = "-".join(word for word in (self.dataset, self.model, self.loss) if word)
-        name = re.sub(r"[^\w.@=+-]+", "_", words).encode()[:150].decode(errors="ignore")  # what every file system takes
+        name = re.sub(r"[^\w.@=+-]+", "_", words).encode()[:150].decode(errors="ignore")  # allowed on every file system
         return f"{name}-seed{self.seed}-{key}"
 
 
 def cells(spec: Spec) -> Iterator[Cell]:
-    """All cells of a specification, a seed of each before the next one: early results are broad.
+    """All cells of a specification, ordered by seed, so that early results cover the whole grid.
 
     >>> from shortlist.bench import read_spec
     >>> print(next(cells(read_spec("slatk-table18"))))
@@ -130,9 +130,9 @@ def cells(spec: Spec) -> Iterator[Cell]:
 
 
 def select(grid: Sequence[Cell], names: Sequence[str]) -> list[Cell]:
-    """The cells that names speak of: of each axis that one of them belongs to, only those.
+    """The cells that match the given names: each axis with a matching name is restricted to these names.
 
-    A name of a model or loss leaves the baselines out, and the other way round, unless both are named.
+    Naming a model or loss excludes the baselines and vice versa, unless both are named.
 
     >>> from shortlist.bench import read_spec
     >>> {cell.loss for cell in select(list(cells(read_spec("slatk-table18"))), ["slatk"])}
@@ -143,7 +143,7 @@ def select(grid: Sequence[Cell], names: Sequence[str]) -> list[Cell]:
         if name not in known:
             raise unknown("--only", "name", name, known)
     baselines = {cell.model for cell in grid if not cell.loss}
-    asked = {
+    wanted_names = {
         "dataset": {cell.dataset for cell in grid}.intersection(names),
         "model": {cell.model for cell in grid if cell.loss}.intersection(names),
         "loss": {cell.loss for cell in grid}.intersection(names),
@@ -152,21 +152,21 @@ def select(grid: Sequence[Cell], names: Sequence[str]) -> list[Cell]:
     }
 
     def agrees(cell: Cell, axes: Iterable[str]) -> bool:
-        return all(not asked[axis] or getattr(cell, axis) in asked[axis] for axis in axes)
+        return all(not wanted_names[axis] or getattr(cell, axis) in wanted_names[axis] for axis in axes)
 
     def wanted(cell: Cell) -> bool:
-        is_trained, trained = bool(cell.loss), bool(asked["model"] or asked["loss"])
+        is_trained, trained = bool(cell.loss), bool(wanted_names["model"] or wanted_names["loss"])
         if not agrees(cell, ("dataset", "variant")):
             return False
         if is_trained:
-            return (trained or not asked["baseline"]) and agrees(cell, ("model", "loss"))
-        return cell.model in asked["baseline"] if asked["baseline"] else not trained
+            return (trained or not wanted_names["baseline"]) and agrees(cell, ("model", "loss"))
+        return cell.model in wanted_names["baseline"] if wanted_names["baseline"] else not trained
 
     return [cell for cell in grid if wanted(cell)]
 
 
 def lengths(metrics: Iterable[str]) -> list[int]:
-    """The list lengths that metrics speak of.
+    """The list lengths of metrics.
 
     >>> lengths(["ndcg@20", "recall@20", "ndcg@5"])
     [5, 20]
@@ -175,7 +175,7 @@ def lengths(metrics: Iterable[str]) -> list[int]:
 
 
 def _variants(spec: Spec, place: Mapping[str, str]) -> list[str]:
-    """The variants of a place; without any, the plain form. Those of losses alone are none of a baseline's."""
+    """The variants of a place, or the plain form. A baseline has none of the variants that only set a loss."""
 
     def matters(settings: Mapping[str, Any]) -> bool:
         return bool(place["loss"]) or not settings or any(key.startswith(("model.", "data.")) for key in settings)
@@ -184,7 +184,7 @@ def _variants(spec: Spec, place: Mapping[str, str]) -> list[str]:
 
 
 def _settings(spec: Spec, place: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """What the rules say for a place, then its variant, by section. What a baseline has no use for is left out."""
+    """The settings of a place by section: rules first, then the variant. Baselines take only model and data."""
     chosen: dict[str, dict[str, Any]] = {}
     rules = [rule.set for rule in spec.settings if rule.applies(place)]
     for values in [*rules, *(spec.variants[name].set for name in [place["variant"]] if name)]:

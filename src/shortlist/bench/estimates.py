@@ -1,36 +1,39 @@
-"""Estimate how long a cell takes, before it is computed."""
+"""Estimates of the time that a cell takes."""
 
 from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 from shortlist.bench.cells import Cell
 from shortlist.data import Split
 from shortlist.errors import ShortlistError
-from shortlist.experiment.temperature_search import FACTORS, trial_epochs
-from shortlist.models import TrainableModel
-from shortlist.training import Training
+from shortlist.experiment.experiment import training_of
+from shortlist.training.temperature import FACTORS, trial_epochs
 
 
 def most_epochs(cell: Cell, split: Split) -> int:
-    """How many epochs a cell takes at most, those of the trials for its temperature among them."""
+    """Maximum number of epochs of a cell, including those of the temperature search."""
     chosen = cell.plan()
-    if chosen.loss is None or not isinstance(chosen.model, TrainableModel):
+    if not chosen.model.is_trained:
         return 0
-    looks = chosen.tau_is_open and split.valid is not None and split.valid.n_pairs
-    trial = trial_epochs(chosen.model, chosen.loss, split.train, chosen.training) if looks else 0
-    return chosen.training.epochs + len(FACTORS) * trial
+    searches = chosen.tau_is_open and split.valid is not None and split.valid.n_pairs
+    settings, trial = chosen.training, 0
+    if searches:
+        steps = training_of(chosen, split, cell.seed).batches.steps
+        trial = trial_epochs(steps, settings.temperature_epochs, settings.epochs)
+    return settings.epochs + len(FACTORS) * trial
 
 
 class _Enough(Exception):
-    """A trial has seen what it came for."""
+    """The trial has run long enough."""
 
 
 def seconds_of_epoch(cell: Cell, split: Split, patience: float = 0.3) -> float | None:
-    """Estimate how long an epoch of a cell takes, by trying some steps; None without epochs or on failure."""
+    """Estimate the seconds of an epoch by running some steps; None without epochs or after an error."""
     chosen = cell.plan()
-    if chosen.loss is None or not isinstance(chosen.model, TrainableModel):
+    if not chosen.model.is_trained:
         return None
     started, done = time.perf_counter(), 0.0
 
@@ -41,7 +44,7 @@ def seconds_of_epoch(cell: Cell, split: Split, patience: float = 0.3) -> float |
             raise _Enough
 
     with suppress(_Enough, ShortlistError):
-        trial = Training(chosen.model, chosen.loss, split.train, training=chosen.training, optimizer=chosen.optimizer)
+        trial = training_of(chosen, replace(split, valid=None), cell.seed)
         started = time.perf_counter()
         trial.epoch(look)
     return (time.perf_counter() - started) / done if done else None

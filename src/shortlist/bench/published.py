@@ -1,4 +1,4 @@
-"""Figures that papers have published, shipped as tables."""
+"""Published results, shipped as tables."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ TABLES: tuple[str, ...] = tuple(sorted(entry.name.removesuffix(".csv") for entry
 """Names of the tables: paper, number, subject."""
 
 _METRICS = {"ndcg": "NDCG", "recall": "Recall", "hit_rate": "Hit", "mrr": "MRR"}
-"""How the papers call our metrics."""
+"""Names of the metrics in the papers."""
 
 _UNITS = {None: 1, "%": 100, "s": 1}
-"""What figures are divided by, by their unit: shares are told as such, or in percent; seconds stay as they are."""
+"""Divisor of each unit: shares are published as fractions or percentages, seconds as they are."""
 
 
 class Published:
-    """One published table with figures by dataset, backbone, loss and metric.
+    """A published table with values by dataset, backbone, loss and metric.
 
     >>> table = Published("slatk_table02_top20")
     >>> table.value({"dataset": "Health", "backbone": "MF", "loss": "SL@20"}, "ndcg@20")
     0.139
 
-    A column ``unit`` may say that figures are percentages; what is told is always the share.
+    Values with the unit ``%`` are returned as fractions.
     """
 
     def __init__(self, table: str, where: Mapping[str, str] | None = None) -> None:
@@ -37,26 +37,26 @@ class Published:
         frame = pl.read_csv((_FOLDER / f"{table}.csv").read_bytes(), infer_schema=False)
         self.table, self.columns = table, frame.columns
         if not {"metric", "k", "value"} <= set(frame.columns):
-            raise InputError(f"published: expected a table of measured figures, received {table}")
-        self._rows = [row for row in frame.iter_rows(named=True) if self._agrees(row, where or {})]
+            raise InputError(f"published: expected a table of measured values, received {table}")
+        self._rows = [row for row in frame.iter_rows(named=True) if self._matches(row, where or {})]
         for row in self._rows:
             if (unit := row.get("unit")) not in _UNITS:
-                raise InputError(f"published: {table}: expected figures in %, s or no unit, received {unit!r}")
+                raise InputError(f"published: {table}: expected values in %, s or no unit, received {unit!r}")
 
     def value(self, where: Mapping[str, str], metric: str) -> float | None:
-        """The figure of a metric such as ``ndcg@20`` in the row that agrees with ``where``, if the table has one."""
+        """The value of a metric such as ``ndcg@20`` in the row that matches ``where``, if there is one."""
         name, _, k = metric.partition("@")
         cell = {**where, "metric": _METRICS.get(name, name), "k": k}
-        found = [float(row["value"]) / _UNITS[row.get("unit")] for row in self._rows if self._agrees(row, cell)]
+        found = [float(row["value"]) / _UNITS[row.get("unit")] for row in self._rows if self._matches(row, cell)]
         if len(found) > 1:
-            raise InputError(f"published: expected one figure of {self.table} for {cell}, received {len(found)}")
+            raise InputError(f"published: expected one value of {self.table} for {cell}, received {len(found)}")
         return found[0] if found else None
 
     def knows(self, where: Mapping[str, str]) -> bool:
-        """Whether any row agrees."""
-        return any(self._agrees(row, where) for row in self._rows)
+        """Whether any row matches."""
+        return any(self._matches(row, where) for row in self._rows)
 
-    def _agrees(self, row: Mapping[str, str], where: Mapping[str, str]) -> bool:
+    def _matches(self, row: Mapping[str, str], where: Mapping[str, str]) -> bool:
         for column in where:
             if column not in self.columns:
                 raise unknown(f"published: {self.table}", "column", column, self.columns)

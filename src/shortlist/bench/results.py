@@ -1,4 +1,4 @@
-"""Results of a grid beside what was published: one row a place and metric, with what is best and what is sure."""
+"""Results of a grid: a row for each place and metric, with published values, the best and its significance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from shortlist.bench.published import Published
 from shortlist.bench.runner import Failure, Result
 from shortlist.bench.significance import p_values
 from shortlist.bench.spec import Spec, label_of
-from shortlist.metrics import SIGNIFICANCE, format_p
+from shortlist.formatting import format_number, format_p
+from shortlist.metrics import SIGNIFICANCE
 from shortlist.runs import Run
 
 HEAD = ("dataset", "model", "loss", "metric", "published", "measured", "deviation", "ratio", "p", "valid",
@@ -24,7 +25,7 @@ MEASURED = HEAD.index("measured")
 
 @dataclass(frozen=True)
 class Row:
-    """One metric of one place: values by seed, beside the published figure if there is one."""
+    """One metric of one place: values by seed, and the published value if there is one."""
 
     dataset: str
     model: str
@@ -35,14 +36,14 @@ class Row:
     values: Mapping[int, float]
     seconds: float | None
     failures: Mapping[int, str] = field(default_factory=dict)
-    """Why seeds failed."""
+    """The reasons of failed seeds."""
     validation: Mapping[int, float] = field(default_factory=dict)
     """The metric on validation by seed, of the epoch that was kept."""
     p: float | None = None
     is_best: bool = False
     is_best_baseline: bool = False
     is_sure: bool = False
-    """Whether the best is better than every other beyond chance."""
+    """Whether the row is significantly better than every other."""
     versions: tuple[str, ...] = ()
     """The versions of the library that trained the seeds."""
 
@@ -53,7 +54,7 @@ class Row:
 
     @property
     def place(self) -> str:
-        """Where in the grid it stands, in words."""
+        """Position in the grid, as text."""
         return " ".join(word for word in (self.dataset, self.model, self.label) if word)
 
     @property
@@ -78,12 +79,12 @@ class Row:
 
     @property
     def failed(self) -> int:
-        """How many seeds failed."""
+        """Number of failed seeds."""
         return len(self.failures)
 
     @property
     def reasons(self) -> dict[str, list[int]]:
-        """The seeds that failed, by why they did, in one line each.
+        """The failed seeds by reason, each reason as one line.
 
         >>> Row("health", "mf", "sl", "", "ndcg@20", None, {}, 0.0, {0: "it fell", 1: "no room", 2: "it fell"}).reasons
         {'it fell': [0, 2], 'no room': [1]}
@@ -94,26 +95,26 @@ class Row:
         return found
 
     def texts(self) -> list[str]:
-        """For people, a text for each of :data:`HEAD`."""
-        measured = _figure(self.measured, 4) or ("failed" if self.failed else "")
+        """The cells of the row as text, one for each of :data:`HEAD`."""
+        measured = format_number(self.measured) or ("failed" if self.failed else "")
         failed = f" ({self.failed} failed)" if self.failed else ""
         return [
             self.dataset,
             self.model,
             self.label,
             self.metric,
-            _figure(self.published, 4),
+            format_number(self.published),
             measured + ("*" if self.is_sure else ""),
-            _figure(self.deviation, 4),
-            _figure(self.ratio, 3),
-            "" if self.p is None else format_p(self.p),
-            _figure(self.valid, 4),
+            format_number(self.deviation),
+            format_number(self.ratio, 3),
+            format_p(self.p),
+            format_number(self.valid),
             f"{len(self.values)}{failed}",
-            _figure(self.seconds, 1),
+            format_number(self.seconds, 1),
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The row as JSON."""
         names = ("dataset", "model", "loss", "variant", "metric", "published", "measured", "deviation", "ratio", "p",
                  "valid", "is_best", "is_best_baseline", "is_sure", "seconds", "failed")  # fmt: skip
         lists = {"failures": dict(self.failures), "values": dict(self.values), "versions": list(self.versions)}
@@ -121,7 +122,7 @@ class Row:
 
 
 def published_figures(spec: Spec) -> Callable[[Cell, str], float | None]:
-    """What the specification's table says of a cell and a metric."""
+    """A function that looks up the published value of a cell and a metric."""
     if spec.published is None:
         return lambda cell, metric: None
     figures, table = spec.published, Published(spec.published.table, spec.published.where)
@@ -134,7 +135,7 @@ def published_figures(spec: Spec) -> Callable[[Cell, str], float | None]:
 
 
 def summarise(spec: Spec, results: Mapping[Cell, Result]) -> list[Row]:
-    """Rows in the order of the grid; places without any result are left out."""
+    """The rows in the order of the grid; places without results are left out."""
     published = published_figures(spec)
     places: dict[tuple[str, ...], list[Cell]] = {}
     for cell in results:
@@ -180,13 +181,13 @@ def _row(metric: str, published: float | None, results: Mapping[Cell, Result]) -
 def _marked(
     group: Sequence[tuple[Row, tuple[str, ...]]], runs: Mapping[tuple[str, ...], Mapping[int, Run]], ours: Sequence[str]
 ) -> list[tuple[Row, Row]]:
-    """The rows of a dataset, model and metric, each with what it becomes when they are compared.
+    """Compare the rows of a dataset, model and metric; each row with its marked copy.
 
-    Only rows with every seed are: what fails on some seeds would be judged by those that suit it.
+    Only rows with every seed are compared: a row with failed seeds would be judged by the easy ones.
     """
     seeds = {seed for row, _ in group for seed in (*row.values, *row.failures)}
-    whole = [each for each in group if each[0].values.keys() == seeds]
-    ranked = sorted(whole, key=lambda each: -(each[0].measured or 0.0))
+    complete = [each for each in group if each[0].values.keys() == seeds]
+    ranked = sorted(complete, key=lambda each: -(each[0].measured or 0.0))
     if len(ranked) < 2:
         return [(row, row) for row, _ in group]
     (best, place), others = ranked[0], ranked[1:]
@@ -208,7 +209,3 @@ def _marked(
         )
         for row, _ in group
     ]
-
-
-def _figure(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:.{digits}f}"

@@ -1,4 +1,4 @@
-"""Is the best of a group better than the others? Paired tests over users, corrected for their number."""
+"""Paired significance tests over users between the best of a group and the others, corrected for their number."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from shortlist.metrics import compare, holm
 from shortlist.runs import Run
 
 Seeds = Mapping[int, Run]
-"""The runs of a place by their seed."""
+"""The runs of a place by seed."""
 
 
 def p_values(best: Seeds, others: Sequence[Seeds], metric: str) -> list[float | None]:
-    """Student's paired t over users, of the best against each other, with Holm's correction; none where none is to be.
+    """p-values of Student's paired t over users, of the best against each other, with Holm's correction.
 
-    A user's value is the mean over the seeds that both have: what is asked is whether the difference would hold for
-    other users, with such seeds, and not whether it would for other seeds.
+    None where undefined. A user's value is the mean over the seeds that both have: the test is about other users, not
+    about other seeds.
     """
     raw = [_p(best, other, metric) for other in others]
     corrected = iter(holm([p for p in raw if p is not None]))
@@ -34,6 +34,6 @@ def _p(best: Seeds, other: Seeds, metric: str) -> float | None:
 
 
 def _by_user(runs: Sequence[Run], metric: str) -> pl.DataFrame:
-    """A user's mean over the seeds."""
+    """The mean of each user over seeds."""
     frames = [run.per_user.select("user_id", pl.col(metric).fill_nan(None)) for run in runs]
     return pl.concat(frames).group_by("user_id").agg(pl.col(metric).mean())

@@ -1,4 +1,4 @@
-"""What is to be measured: a small file, or the name of one that comes with the library."""
+"""Specifications of grids: YAML files, or names of those shipped with the library."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from shortlist.parameters import LARGEST_SEED
 _SHIPPED = files("shortlist.bench") / "specs"
 
 SHIPPED: tuple[str, ...] = tuple(sorted(entry.name.removesuffix(".yaml") for entry in _SHIPPED.iterdir()))
-"""Names of the specifications that come with the library."""
+"""Names of the shipped specifications."""
 
 AXES = ("dataset", "model", "loss", "variant")
-"""What a place of the grid is told apart by."""
+"""The axes that identify a place of the grid."""
 
 
 class _Strict(BaseModel):
@@ -35,21 +35,21 @@ class _Strict(BaseModel):
 
 
 class Rule(_Strict):
-    """Settings for some places of the grid: those that agree with ``when`` in every axis that it names."""
+    """Settings for the places of the grid that match ``when`` in every axis that it names."""
 
     when: dict[str, str | list[str]] = {}
     set: dict[str, Any]
 
     def applies(self, place: Mapping[str, str]) -> bool:
-        """Whether a place takes the settings."""
+        """Whether the rule applies to a place."""
         return all(place[axis] in _listed(names) for axis, names in self.when.items())
 
 
 class PublishedFigures(_Strict):
-    """Which published table stands beside the results, and what our names are called there.
+    """The published table to compare with, and the mapping from our names to its names.
 
-    A loss's name may be followed by a variant's (``slatk/k5``). Any name may stand for more than its own column: a loss
-    for ``{loss: SL@K, train_k: "5"}``, a dataset for ``{dataset: Adressa, training: noise}``.
+    The name of a loss may be followed by that of a variant (``slatk/k5``). A name may map to several columns: a loss to
+    ``{loss: SL@K, train_k: "5"}``, a dataset to ``{dataset: Adressa, training: noise}``.
     """
 
     table: str
@@ -57,12 +57,12 @@ class PublishedFigures(_Strict):
     names: dict[str, str | dict[str, str]] = {}
 
     def columns(self, dataset: str, model: str, loss: str, variant: str) -> dict[str, str]:
-        """What the table's columns say at a place of the grid. A loss's name says nothing of its variants."""
+        """The values of the table's columns for a place of the grid. The name of a loss does not cover its variants."""
         ours = {"dataset": dataset, "backbone": model, "loss": label_of(loss, variant)}
         return {name: text for column, each in ours.items() for name, text in self.named(column, each).items()}
 
     def named(self, column: str, ours: str) -> dict[str, str]:
-        """What columns say of one of our names, which belongs to ``column`` where nothing else is said."""
+        """The columns for one of our names; ``column`` unless the mapping names others."""
         theirs = self.names.get(ours, ours)
         return {column: theirs} if isinstance(theirs, str) else theirs
 
@@ -71,8 +71,8 @@ class Spec(_Strict):
     """A grid of datasets × (models × losses, baselines) × variants × seeds, with settings by rule; later rules win.
 
     Keys of settings are those of ``--set`` (``loss.tau``, ``training.epochs``, …) and, for how data is read,
-    ``data.protocol`` and its like. A variant is a rule with a name; where none applies, there is the plain form alone.
-    ``ours`` are the losses that a study is about; the others are what they are compared with.
+    ``data.protocol`` and similar. A variant is a named rule; where none applies, there is only the plain form.
+    ``ours`` are the losses under study; the others are what they are compared with.
     """
 
     title: str
@@ -92,14 +92,14 @@ class Spec(_Strict):
     @field_validator("variants", mode="before")
     @classmethod
     def _short_form(cls, given: Any) -> Any:
-        """A variant for every place may be written as its settings alone."""
+        """A variant that applies everywhere may be given as its settings only."""
         if not isinstance(given, dict):
             return given
         return {name: {"set": rule} if _are_settings(rule) else rule for name, rule in given.items()}
 
 
 def label_of(loss: str, variant: str) -> str:
-    """How a loss and its variant are called together.
+    """The label of a loss with its variant.
 
     >>> label_of("slatk", "k5"), label_of("sl", "")
     ('slatk/k5', 'sl')
@@ -108,7 +108,7 @@ def label_of(loss: str, variant: str) -> str:
 
 
 def read_spec(source: str | Path) -> Spec:
-    """The specification in a file, or a shipped one by its name.
+    """Read a specification from a file, or a shipped one by name.
 
     >>> read_spec("slatk-table18").k
     20
@@ -123,7 +123,7 @@ def read_spec(source: str | Path) -> Spec:
         raise InputError(f"{owner}: expected a file of YAML, received {problem.strerror}") from problem
     except (yaml.YAMLError, UnicodeDecodeError) as problem:
         place = " ".join(str(problem).split())
-        raise InputError(f"{owner}: expected YAML, received a text that is none: {place}") from problem
+        raise InputError(f"{owner}: expected YAML, received invalid YAML: {place}") from problem
     if not isinstance(content, dict):
         raise InputError(f"{owner}: expected keys with values, received {type(content).__name__}")
     try:
@@ -135,17 +135,17 @@ def read_spec(source: str | Path) -> Spec:
 
 
 def is_shipped(source: str | Path) -> bool:
-    """Whether a shipped specification is meant: a file of that name is nearer, a folder is but that of its cells."""
+    """Whether ``source`` names a shipped specification. A file of that name takes precedence, a folder does not."""
     return str(source) in SHIPPED and not Path(source).is_file()
 
 
 def name_of(source: str | Path) -> str:
-    """How errors call a specification: the file's name, or that of a shipped one."""
+    """The name of a specification in errors: the file name, or the shipped name."""
     return str(source) if is_shipped(source) or not Path(source).exists() else Path(source).name or str(source)
 
 
 def _parsed(text: str, owner: str) -> Any:
-    """What YAML says, if every key stands once: of two that are the same, the first would be lost without a word."""
+    """Parse YAML and refuse repeated keys, of which the first would be lost silently."""
     loader = yaml.SafeLoader(text)
     try:
         node = loader.get_single_node()
@@ -158,7 +158,7 @@ def _parsed(text: str, owner: str) -> Any:
 
 
 def _check_once(node: yaml.Node, owner: str, seen: set[int]) -> None:
-    """``seen`` are the nodes that were looked at: aliases may lead round in a ring."""
+    """Refuse repeated keys. ``seen`` holds visited nodes: aliases may form cycles."""
     if id(node) in seen or isinstance(node, yaml.ScalarNode):
         return
     seen.add(id(node))
@@ -175,7 +175,7 @@ def _check_once(node: yaml.Node, owner: str, seen: set[int]) -> None:
 
 
 def _check(spec: Spec, owner: str) -> None:
-    """Every name is known and every key is a setting, before anything is computed."""
+    """Validate all names and keys before anything is computed."""
     if not (spec.losses and spec.models) and not spec.baselines:
         raise InputError(f"{owner}: expected models with losses, or baselines, received neither")
     for axis in ("metrics", "seeds", "datasets", "models", "losses", "baselines"):
@@ -184,9 +184,9 @@ def _check(spec: Spec, owner: str) -> None:
             raise InputError(f"{owner}: {axis}: expected each once, received {', '.join(map(str, values))}")
     _check_names(spec, owner)
     for name, variant in spec.variants.items():
-        if not name and variant.set:  # no name is that of the plain form, which can be asked for beside the others
+        if not name and variant.set:  # the empty name is the plain form, which may be listed
             raise InputError(f"{owner}: variants: expected a name for each that sets something, received an empty one")
-        if "variant" in variant.when:  # it is what the rule is to make
+        if "variant" in variant.when:  # a variant cannot depend on a variant
             raise InputError(f"{owner}: variants.{name}.when: expected dataset, model or loss, received variant")
     for rule in [*spec.variants.values(), *spec.settings]:
         _check_rule(rule, spec, owner)
@@ -206,7 +206,7 @@ def _check_names(spec: Spec, owner: str) -> None:
     for metric in spec.metrics:
         name, _, k = metric.partition("@")
         _all_known(owner, "metric", [name], AT_K)
-        if not re.fullmatch("[1-9][0-9]{0,8}", k):  # as results are named: not 020, nor digits of other scripts
+        if not re.fullmatch("[1-9][0-9]{0,8}", k):  # the form of metric names: not 020, only ASCII digits
             raise InputError(f"{owner}: metrics: expected a length of list, as in {name}@20, received {metric!r:.60}")
 
 
@@ -225,7 +225,7 @@ def _check_rule(rule: Rule, spec: Spec, owner: str) -> None:
 
 
 def _check_published(spec: Spec, figures: PublishedFigures, owner: str) -> None:
-    """What the table is told to hold, it holds."""
+    """Check that the table holds the mapped names."""
     table = Published(figures.table, figures.where)
     labels = [label_of(loss, variant) for loss in spec.losses for variant in ("", *spec.variants)]
     _all_known(owner, "name of published", figures.names, [*spec.datasets, *spec.models, *spec.baselines, *labels])
@@ -246,12 +246,12 @@ def _listed(names: str | list[str]) -> list[str]:
 
 
 def _are_settings(rule: Any) -> bool:
-    """Whether a variant is written in its short form: keys of settings have a dot."""
+    """Whether a variant is given in short form: keys of settings contain a dot."""
     return isinstance(rule, dict) and all("." in str(key) for key in rule)
 
 
 def _in_one_line(owner: str, problem: ValidationError) -> InputError:
-    """The first of pydantic's complaints, in the form that all errors have."""
+    """The first error of pydantic, in the form of all errors."""
     first = problem.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))
     if first["loc"][-1] == "[key]":

@@ -1,4 +1,4 @@
-"""Tables of a grid's results: Markdown, CSV and LaTeX, with what is to be said below them."""
+"""Tables of results in Markdown, CSV and LaTeX, with notes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from shortlist.bench.results import HEAD, MEASURED, NUMBERS, Row
 from shortlist.metrics import SIGNIFICANCE
 
 MANY = 8
-"""More places than these are counted in a note, and not named."""
+"""Maximum number of places that a note names; more are counted."""
 
 LEGEND = (
-    "measured: the mean over seeds; deviation: over seeds; ratio: measured over published; p: of the best against this "
-    "one (Student's paired t over users, Holm); valid: the same metric on validation, the mean over seeds. Bold: the "
-    "best of its dataset and model; underlined: the best of what it is compared with; *: better than every other, "
-    f"p < {SIGNIFICANCE}. Where a seed failed or is missing, the mean of the others is no match for theirs: such rows "
-    "are not compared."
+    "measured: mean over seeds; deviation: standard deviation over seeds; ratio: measured / published; p: the best "
+    "against this row (Student's paired t over users, Holm); valid: the same metric on validation, mean over seeds. "
+    "Bold: best of its dataset and model; underlined: best of the rows it is compared with; *: better than every "
+    f"other row, p < {SIGNIFICANCE}. Rows with failed or missing seeds are not compared."
 )
 
 
 def to_markdown(rows: Sequence[Row]) -> str:
-    """A table for a page.
+    """The table in Markdown.
 
     >>> row = Row("health", "mf", "sl", "", "ndcg@20", 0.1261, {0: 0.126, 1: 0.128}, 2.0, is_best=True)
     >>> print(to_markdown([row]).splitlines()[2])
@@ -42,7 +41,7 @@ def to_markdown(rows: Sequence[Row]) -> str:
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """The same with all digits and every seed's value."""
+    """The table in CSV, with all digits and the value of every seed."""
     records = [{**row.as_json(), "failures": "; ".join(_why(row)), "values": " ".join(map(repr, row.values.values())),
                 "versions": " ".join(row.versions), "seeds": " ".join(map(str, row.values))}
                for row in rows]  # fmt: skip
@@ -50,7 +49,7 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 
 def to_latex(rows: Sequence[Row]) -> str:
-    """A ``tabular``, as papers print it."""
+    """The table as a LaTeX ``tabular``."""
     columns = "l" * (len(HEAD) - len(NUMBERS)) + "r" * len(NUMBERS)
     lines = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", " & ".join(HEAD) + r" \\", r"\hline"]
     for row in rows:
@@ -65,7 +64,7 @@ def to_latex(rows: Sequence[Row]) -> str:
 
 
 def notes_of(rows: Sequence[Row]) -> list[str]:
-    """What stands below the table: how it is read, and whether its cells are of several versions of the library.
+    """Notes below the table: the legend, and the versions of the library if there are several.
 
     >>> from dataclasses import replace
     >>> old = Row("health", "mf", "sl", "", "ndcg@20", None, {0: 0.126}, 2.0, versions=("0.1.0",))
@@ -78,13 +77,13 @@ def notes_of(rows: Sequence[Row]) -> list[str]:
             places.setdefault(version, {})[row.place] = None
     if len(places) < 2:
         return [LEGEND]
-    told = [f"{version} ({', '.join(names) if len(names) <= MANY else f'{len(names)} places'})"
+    versions = [f"{version} ({', '.join(names) if len(names) <= MANY else f'{len(names)} places'})"
             for version, names in sorted(places.items())]  # fmt: skip
-    return [LEGEND, f"Trained by several versions of Shortlist: {', '.join(told)}."]
+    return [LEGEND, f"Trained by several versions of Shortlist: {', '.join(versions)}."]
 
 
 def why_failed(rows: Sequence[Row]) -> list[str]:
-    """Why cells failed: each reason of a place once, with its seeds.
+    """Reasons of failures: each reason of a place once, with its seeds.
 
     >>> from dataclasses import replace
     >>> row = Row("health", "mf", "sl", "", "ndcg@20", None, {}, 0.0, {0: "it fell", 1: "no room", 2: "it fell"})
@@ -105,7 +104,7 @@ _GREEK = {
     "Γ": "Gamma", "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda", "Ξ": "Xi", "Π": "Pi", "Σ": "Sigma", "Υ": "Upsilon",
     "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
 }  # fmt: skip
-"""The Greek letters that LaTeX has commands for: the others look like Latin ones."""
+"""Greek letters with LaTeX commands: the others look like Latin letters."""
 
 _LATEX = {**{sign: f"\\{sign}" for sign in "&%$#_{}"}, "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
           "\\": r"\textbackslash{}", "*": "$^{*}$", "<": "$<$", ">": "$>$",

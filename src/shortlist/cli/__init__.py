@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-"""Exit codes; each but the first comes with one clear line on stderr."""
+"""Exit codes; every error prints one line to stderr."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command and exit. With ``SHORTLIST_DEBUG=1`` in the environment, failures show where they come from."""
+    """Run the command and exit. ``SHORTLIST_DEBUG=1`` in the environment prints tracebacks."""
     _share_cores()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command; its exit code."""
+    """Run the command. Returns the exit code."""
     from shortlist.cli.app import Abort, UsageError, app
     from shortlist.errors import InputError, Interrupted, ShortlistError
     from shortlist.parameters import RenamedParameter
@@ -46,26 +46,27 @@ def run(arguments: Sequence[str]) -> int:
         return _say(str(problem), INTERRUPTED)
     except ShortlistError as problem:
         return _fail(problem, str(problem), FAILED)
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of stdout has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except (KeyboardInterrupt, Abort):
         return _say("interrupted", INTERRUPTED)
     except Exception as problem:
-        return _fail(problem, f"{type(problem).__name__}: {problem!s:.300} (SHORTLIST_DEBUG=1 tells more)", FAILED)
-    except BaseException:  # a library in another language makes a panic of Ctrl-C, which is no Exception
+        return _fail(
+            problem, f"{type(problem).__name__}: {problem!s:.300} (set SHORTLIST_DEBUG=1 for a traceback)", FAILED
+        )
+    except BaseException:  # libraries in other languages may turn Ctrl-C into a BaseException
         if not _interrupts:
             raise
         return _say("interrupted", INTERRUPTED)
 
 
 def _share_cores() -> None:
-    """Let a thread that waits for others soon go to sleep; to be called before torch is loaded.
+    """Let waiting OpenMP threads sleep early; must be called before torch is imported.
 
-    By default torch's OpenMP (libgomp) turns its waiting loop 300,000 times first, here 1000 times. Where another
-    program wants a core as well, the spinning thread holds the core that the awaited one needs, in every operation of
-    every step: training takes tens of times as long (``benchmarks/busy_machine.py``). What the environment already says
-    is left alone.
+    By default torch's OpenMP (libgomp) spins 300,000 times before a waiting thread sleeps, here 1000 times. On a busy
+    machine a spinning thread occupies the core that the awaited thread needs, in every operation: training takes tens
+    of times as long (``benchmarks/busy_machine.py``). Settings in the environment are kept.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
@@ -75,7 +76,7 @@ _interrupts: list[int] = []
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:
-    """What Python does by itself, and remembered: libraries in other languages turn it into errors of their own."""
+    """Raise KeyboardInterrupt and record it: libraries in other languages turn it into errors of their own."""
     _interrupts.append(number)
     raise KeyboardInterrupt
 
@@ -89,7 +90,7 @@ def _fail(problem: BaseException, message: str, code: int) -> int:
 
 
 def _show_warning(message: Warning | str, *details: object, **more: object) -> None:
-    """Print a warning as one line, as errors are."""
+    """Print a warning as one line, like errors."""
     _say(str(message), DONE)
 
 

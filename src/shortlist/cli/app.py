@@ -1,4 +1,4 @@
-"""The commands by name. Nothing heavy is imported here: help must come at once."""
+"""The commands by name. Heavy modules are imported inside the commands, so that help is fast."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from shortlist import __version__
 from shortlist.cli.bench.command import bench
-from shortlist.cli.compare import compare
+from shortlist.cli.compare.command import compare
 from shortlist.cli.data import data
 from shortlist.cli.demo import demo
 from shortlist.cli.evaluate import evaluate
@@ -16,11 +16,12 @@ from shortlist.cli.losses import losses
 from shortlist.cli.models import models
 from shortlist.cli.recommend import recommend
 from shortlist.cli.report import report
-from shortlist.cli.train import train
+from shortlist.cli.similar import similar
+from shortlist.cli.train.command import train
 from shortlist.cli.tune.command import tune
 
 UsageError: Any = typer.BadParameter.__base__
-"""What typer raises for a command line that it cannot read, in whichever of its modules this version keeps it."""
+"""typer's error for an invalid command line; its module depends on the version."""
 
 Abort = typer.Abort
 
@@ -44,7 +45,9 @@ def _version(wanted: bool) -> None:
 @app.callback(invoke_without_command=True)
 def overview(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Recommenders trained for the list that people are shown."""
     if context.invoked_subcommand is None:
@@ -53,5 +56,5 @@ def overview(
 
 app.command(rich_help_panel="Start")(demo)
 app.add_typer(data, name="data", rich_help_panel="Start")
-for command in (train, tune, evaluate, recommend, report, compare, bench, models, losses):
+for command in (train, tune, evaluate, recommend, similar, report, compare, bench, models, losses):
     app.command(rich_help_panel="Work")(command)

@@ -1,4 +1,4 @@
-"""`shortlist data`: look at data, list the registered sets, get one."""
+"""`shortlist data`: inspect data, list and download public datasets."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from shortlist.cli.load_flags import load_options, with_load_flags
-from shortlist.cli.output import AsJson, print_json, print_table, step
+from shortlist.cli.output import AsJson, print_json, print_table
 from shortlist.cli.settings import Data
+from shortlist.formatting import format_value
+from shortlist.progress import progress_bar
 
-data = typer.Typer(help="Look at data; list and get public sets.", rich_markup_mode="rich", no_args_is_help=False)
+data = typer.Typer(
+    help="Inspect data; list and download public datasets.", rich_markup_mode="rich", no_args_is_help=False
+)
 
 
 @data.command()
@@ -22,7 +26,7 @@ def info(
     flags: dict[str, str],
     as_json: AsJson = False,
 ) -> None:
-    """Sizes, density, how activity and popularity are spread, and what may be odd about the data.
+    """Show sizes, density, distributions of activity and popularity, and possible problems of the data.
 
     [bold]Examples[/bold]
 
@@ -34,7 +38,7 @@ def info(
     from shortlist.data.statistics import describe
 
     options = load_options(flags)
-    with step(f"reading {source}"):
+    with progress_bar(f"reading {source}"):
         split = load(source, options)
     facts = describe(split)
     if as_json:
@@ -45,10 +49,10 @@ def info(
 
 @data.command(name="list")
 def list_sets(
-    folder: Annotated[Path | None, typer.Option("--folder", help="Where sets are kept.")] = None,
+    folder: Annotated[Path | None, typer.Option("--folder", help="Folder of the datasets.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The built-in set and the public sets that can be got.
+    """List the built-in dataset and the public datasets that can be downloaded.
 
     [bold]Example[/bold]
 
@@ -64,7 +68,7 @@ def list_sets(
         return
     rows = [(DEBIAN_NAME, "Which packages a Debian source package needs", f"{DEBIAN.interactions:,}", "built in")]
     for name, known in SETS.items():
-        rows.append((name, known.title, f"{known.interactions:,}", "at hand" if places[name] else "can be got"))
+        rows.append((name, known.title, f"{known.interactions:,}", "downloaded" if places[name] else "available"))
     print_table(["name", "what", "interactions", "state"], rows)
     for terms in dict.fromkeys(known.terms for known in SETS.values()):
         print(f"{', '.join(name for name, known in SETS.items() if known.terms == terms)}: {terms}")
@@ -88,12 +92,12 @@ def _as_facts(places: dict[str, Path | None]) -> dict[str, dict[str, Any]]:
 
 @data.command()
 def get(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name that `shortlist data list` shows.")],
-    folder: Annotated[Path | None, typer.Option("--folder", help="Where to keep it.")] = None,
-    from_file: Annotated[Path | None, typer.Option("--from-file", help="Take it from a file at hand.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name from `shortlist data list`.")],
+    folder: Annotated[Path | None, typer.Option("--folder", help="Folder to save it to.")] = None,
+    from_file: Annotated[Path | None, typer.Option("--from-file", help="Read it from a local file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Download a public set, check it, and keep it under its name. An interrupted download goes on where it stopped.
+    """Download a public dataset and verify it. An interrupted download is resumed.
 
     [bold]Examples[/bold]
 
@@ -103,7 +107,7 @@ def get(
     """
     from shortlist.data import datasets as registry
 
-    with step(f"getting {name}") as report:
+    with progress_bar(f"downloading {name}") as report:
         path = registry.get(name, folder=folder, from_file=from_file, progress=report)
     if as_json:
         print_json({"name": name, "file": str(path)})
@@ -114,20 +118,12 @@ def get(
 def _show(source: str, facts: dict[str, Any]) -> None:
     spreads = [key for key, value in facts.items() if isinstance(value, dict) and "median" in value]
     plain = [
-        (key.replace("_", " "), _text(value))
+        (key.replace("_", " "), format_value(value))
         for key, value in facts.items()
         if key not in spreads and value is not None
     ]
     print_table(["fact", "value"], plain, title=source)
     quantiles = list(facts[spreads[0]])
     labels = {"activity": "items per user", "popularity": "users per item"}
-    rows = [(labels.get(key, key), *(_text(facts[key][quantile]) for quantile in quantiles)) for key in spreads]
+    rows = [(labels.get(key, key), *(format_value(facts[key][quantile]) for quantile in quantiles)) for key in spreads]
     print_table(["spread", *quantiles], rows)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_text(inner)}" for key, inner in value.items() if inner is not None)
-    if isinstance(value, float):
-        return f"{value:,.0f}" if value.is_integer() and abs(value) >= 1 else f"{value:,.4g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)

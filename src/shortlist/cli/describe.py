@@ -1,4 +1,4 @@
-"""How registered models and losses are told, and the settings of one."""
+"""Descriptions of registered models and losses, and of their parameters."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from shortlist.cli.output import print_json, print_table
 if TYPE_CHECKING:
     from shortlist.parameters import Configured
 
-Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them, with its settings.")]
+Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Describe this one, with its settings.")]
 
 
-def answer(
+def print_description(
     kind: str,
     names: Iterable[str],
     name: str | None,
     as_json: bool,
     *,
     facts: Callable[[str], dict[str, Any]],
-    tell: Callable[[str], None],
-    tell_all: Callable[[], None],
+    print_one: Callable[[str], None],
+    print_all: Callable[[], None],
 ) -> None:
-    """One of a kind, or all of it where no name is given: for programs its facts, for people in words."""
+    """Print one class of a kind, or all of them, as JSON or as text."""
     if as_json and name is not None:
         print_json({"name": name, **facts(name)})
     elif as_json:
         print_json({kind: {each: facts(each) for each in names}})
     elif name is not None:
-        tell(name)
+        print_one(name)
     else:
-        tell_all()
+        print_all()
 
 
 def parameter_facts(registered: type[Configured]) -> dict[str, dict[str, Any]]:
-    """Default, range, meaning and search space of every parameter, for programs."""
+    """Default, range, description and search space of every parameter, for JSON."""
     return {
         key: {
             "default": parameter.default,
@@ -50,11 +50,11 @@ def parameter_facts(registered: type[Configured]) -> dict[str, dict[str, Any]]:
 
 
 def print_parameters(section: str, registered: type[Configured], width: int | None = None) -> None:
-    """The same for people, as a table; nothing where there is nothing to set."""
+    """Print the parameters as a table, if there are any."""
     rows = []
     for key, parameter in registered.declared.items():
         tuned = "" if parameter.search is None else f"; tuned in {parameter.search}"
         meaning = f"{parameter.help}\n{parameter.allowed()}{tuned}"
         rows.append((f"{section}.{key}", "none" if parameter.default is None else parameter.default, meaning))
     if rows:
-        print_table(["setting", "default", "meaning, what is allowed, where tuning looks"], rows, width=width)
+        print_table(["setting", "default", "meaning, allowed values, search space"], rows, width=width)

@@ -1,4 +1,4 @@
-"""`shortlist evaluate`: measure a run again."""
+"""`shortlist evaluate`: evaluate a saved run."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import Annotated
 
 import typer
 
-from shortlist.cli.output import AsJson, print_json, print_table, step
+from shortlist.cli.output import AsJson, print_json, print_table
 from shortlist.cli.settings import Ks, parse_ks
+from shortlist.formatting import format_interval
+from shortlist.progress import progress_bar
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")]
 
 
 def evaluate(
     run: RunFolder,
     ks: Ks = None,
-    pairwise: Annotated[bool, typer.Option("--pairwise", help="Also AUC, OPAUC and LLPAUC.")] = False,
+    pairwise: Annotated[bool, typer.Option("--pairwise", help="Also compute AUC, OPAUC and LLPAUC.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a run over the whole catalogue, with 95 % bootstrap intervals. Nothing is written.
+    """Evaluate a run over the full catalogue, with 95 % bootstrap intervals. Nothing is written.
 
     [bold]Examples[/bold]
 
@@ -29,16 +31,13 @@ def evaluate(
     shortlist evaluate runs/ease --ks 1,3,10 --pairwise --json
     """
     from shortlist.errors import InputError
-    from shortlist.runs import evaluate_split, open_run
+    from shortlist.runs import evaluate_task, open_run
 
     lengths = parse_ks(ks)
     opened = open_run(run)
     begin = perf_counter()
-    with step("evaluating") as report:
-        split, protocol = opened.split, opened.protocol
-        evaluations = evaluate_split(
-            opened.model, split, protocol=protocol, ks=lengths, pairwise=pairwise, progress=report
-        )
+    with progress_bar("evaluating") as report:
+        evaluations = evaluate_task(opened.model, opened.task, ks=lengths, pairwise=pairwise, progress=report)
     seconds = perf_counter() - begin
     test, valid = evaluations.test, evaluations.valid
     if test is None:
@@ -48,19 +47,16 @@ def evaluate(
         print_json(
             {
                 "run": str(run),
-                "protocol": protocol,
+                "protocol": opened.protocol,
                 "test": means,
                 "valid": {} if valid is None else valid.means(),
                 "intervals": {name: list(interval) for name, interval in intervals.items()},
-                "users": len(test.users_R),
-                "skipped_users": test.skipped_users,
+                "users": len(test.queries_R),
+                "skipped_users": test.n_skipped,
                 "seconds": {"evaluate": round(seconds, 4)},
             }
         )
         return
-    rows = [
-        (name, f"{mean:.4f}", "{:.4f} – {:.4f}".format(*intervals[name]) if name in intervals else "")
-        for name, mean in means.items()
-    ]
+    rows = [(name, f"{mean:.4f}", format_interval(intervals.get(name))) for name, mean in means.items()]
     print_table(["metric", "test", "95 % interval"], rows, title=f"{opened.config['model']['name']} ({run})")
-    print(f"{len(test.users_R):,} users measured, {test.skipped_users:,} without test items; protocol {protocol}")
+    print(f"{len(test.queries_R):,} users measured, {test.n_skipped:,} without test items; protocol {opened.protocol}")

@@ -1,8 +1,7 @@
-"""Files that a command reads and writes, beside runs."""
+"""Reading ids, and writing tables and pages."""
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Sequence
 from io import BytesIO
@@ -11,7 +10,8 @@ from typing import overload
 
 import polars as pl
 
-from shortlist.errors import InputError, ShortlistError
+from shortlist.errors import InputError, WriteError
+from shortlist.files import write_atomically
 
 FORMATS = (".parquet", ".csv")
 
@@ -21,7 +21,7 @@ def read_ids(given: None, kind: str) -> None: ...
 @overload
 def read_ids(given: str, kind: str) -> list[str]: ...
 def read_ids(given: str | None, kind: str) -> list[str] | None:
-    """Ids from a file (an id a line, or a column ``user_id``/``item_id`` of a CSV or Parquet), or from ``a,b,c``.
+    """Read ids from a file (one per line, or a column ``user_id``/``item_id`` of CSV or Parquet), or from ``a,b,c``.
 
     >>> read_ids("x, y", "item")
     ['x', 'y']
@@ -48,7 +48,7 @@ def read_ids(given: str | None, kind: str) -> list[str] | None:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # many ids make a name that is too long for a file
+    except OSError:  # a long list of ids is not a valid file name
         return False
 
 
@@ -67,7 +67,7 @@ def _from_file(path: Path, kind: str) -> list[str]:
 
 
 def check_out(path: Path, suffixes: Sequence[str] = FORMATS) -> None:
-    """Find out before any work is done whether a file can be written there."""
+    """Check that a file can be written, before any work."""
     if path.suffix not in suffixes:
         received = repr(path.suffix) if path.suffix else "neither" if len(suffixes) > 1 else "none"
         raise InputError(f"{path}: expected a name that ends in {' or '.join(suffixes)}, received {received}")
@@ -81,30 +81,18 @@ def check_out(path: Path, suffixes: Sequence[str] = FORMATS) -> None:
 
 
 def write_table(table: pl.DataFrame, path: Path) -> None:
-    """Write a table as its name says, Parquet or CSV."""
+    """Write a table as Parquet or CSV, by the suffix of the path."""
     content = BytesIO()
     if path.suffix == ".parquet":
         table.write_parquet(content)
     else:
         table.write_csv(content)
-    write_whole(path, content.getbuffer())
+    write_file(path, content.getbuffer())
 
 
-def write_whole(path: Path, content: bytes | memoryview) -> None:
-    """Write a file under another name first: under its own it is never half there."""
+def write_file(path: Path, content: bytes | memoryview) -> None:
+    """Write a file atomically."""
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        draft = Path(name)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            mask = os.umask(0)
-            os.umask(mask)
-            draft.chmod(0o666 & ~mask)  # as any other file, not private as a temporary one
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_atomically(path, content, shared=True)
     except OSError as problem:
-        raise ShortlistError(f"{path}: cannot be written: {problem.strerror}") from problem
+        raise WriteError(f"{path}: cannot be written: {problem.strerror}") from problem

@@ -1,4 +1,4 @@
-"""The flags that say how data is read and split: one for each of ``LoadOptions``, for every command that reads data."""
+"""Command-line options for reading and splitting data: one for each parameter of ``LoadOptions``."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
     from shortlist.data import LoadOptions
 
 FLAGS = {
-    "user": ("COLUMN", "Column of the user; guessed if not given."),
-    "item": ("COLUMN", "Column of the item; guessed if not given."),
-    "weight": ("COLUMN", "Column of the weight or rating; '-' reads none."),
-    "time": ("COLUMN", "Column of the time; '-' reads none."),
-    "delimiter": ("TEXT", "What stands between fields, such as ',' or '::'."),
-    "min_rating": ("NUMBER", "Leave out rows with a lower weight or rating."),
-    "core": ("N", "Leave out users and items with fewer pairs, until none is left."),
-    "split": ("HOW", "How a single table is split: random, last or time."),
-    "test_share": ("SHARE", "Share of each user's items for test, for split random."),
-    "valid_share": ("SHARE", "Share of each user's training items for validation; 0 for none."),
-    "last": ("N", "Each user's last items for test, and before them for validation, for split last."),
-    "at": ("TIME", "When test begins, for split time."),
-    "cold_users": ("WHAT", "Users left without training items by last or time: error or drop."),
-    "protocol": ("NAME", "shortlist, or irbenchmark: validation and exclusion as by SL@K's authors."),
-    "noise": ("SHARE", "False positives mixed into train, as a share of each user's items."),
-    "seed": ("N", "Seed of everything that is drawn."),
+    "user": ("COLUMN", "User column; guessed if not given."),
+    "item": ("COLUMN", "Item column; guessed if not given."),
+    "weight": ("COLUMN", "Weight or rating column; '-' reads none."),
+    "time": ("COLUMN", "Time column; '-' reads none."),
+    "delimiter": ("TEXT", "Field delimiter, such as ',' or '::'."),
+    "min_rating": ("NUMBER", "Drop rows with a lower weight or rating."),
+    "core": ("N", "Drop users and items with fewer pairs, repeatedly (k-core)."),
+    "split": ("HOW", "Split of a single table: random, last or time."),
+    "test_share": ("SHARE", "Fraction of each user's items for test (split random)."),
+    "valid_share": ("SHARE", "Fraction of each user's training items for validation; 0 for none."),
+    "last": ("N", "Number of last items of each user for test, and before them for validation (split last)."),
+    "at": ("TIME", "Time at which test begins (split time)."),
+    "cold_users": ("WHAT", "Users without training items after split last or time: error or drop."),
+    "protocol": ("NAME", "shortlist, or irbenchmark: validation and exclusion of SL@K's authors."),
+    "noise": ("SHARE", "False positives added to train, as a fraction of each user's items."),
+    "seed": ("N", "Random seed."),
 }
-"""Metavariable and help of each option. Written down here because the options' own module takes long to import."""
+"""Metavariable and help of each option. They are repeated here because importing ``LoadOptions`` is slow."""
 
 
 def with_load_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the flags; it receives those that were given, as texts, in its argument ``flags``."""
+    """Add the options to a command; it receives the given ones, as strings, in its argument ``flags``."""
     own = [parameter for name, parameter in inspect.signature(command).parameters.items() if name != "flags"]
     hints = get_type_hints(command, include_extras=True)
     added = {
@@ -59,7 +59,7 @@ def with_load_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def load_options(flags: dict[str, str]) -> LoadOptions:
-    """The options that the flags say."""
+    """Parse the options."""
     from shortlist.data import LoadOptions
 
     return LoadOptions.from_text(flags)

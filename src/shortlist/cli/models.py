@@ -1,4 +1,4 @@
-"""`shortlist models`: what can be fitted."""
+"""`shortlist models`: the registered models."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from shortlist.cli.describe import Name, answer, parameter_facts, print_parameters
+from shortlist.cli.describe import Name, parameter_facts, print_description, print_parameters
 from shortlist.cli.output import AsJson, print_json, print_table
 
 
 def models(
     name: Name = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="PAGE.md", help="Write all as a page.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="PAGE.md", help="Write a page of all models.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the models, or tell all about one: formula, cost, when to use it, settings.
+    """List the models, or describe one: formula, cost, when to use it, settings.
 
     [bold]Examples[/bold]
 
@@ -31,11 +31,11 @@ def models(
     if out is not None:
         _write(out, name, as_json)
     else:
-        answer("models", registry, name, as_json, facts=_facts, tell=_tell, tell_all=_list)
+        print_description("models", registry, name, as_json, facts=_facts, print_one=_print, print_all=_list)
 
 
-def _tell(name: str) -> None:
-    """All that a model says of itself, for people."""
+def _print(name: str) -> None:
+    """Print the description of a model."""
     from shortlist.models import registry
 
     facts = _facts(name)
@@ -49,7 +49,7 @@ def _tell(name: str) -> None:
 
 
 def _list() -> None:
-    """Every model in a line."""
+    """Print one line per model."""
     from shortlist.models import registry
 
     rows = [(each, _learns(each), registry[each].summary) for each in sorted(registry)]
@@ -57,12 +57,12 @@ def _list() -> None:
 
 
 def _write(out: Path, name: str | None, as_json: bool) -> None:
-    """A page of all models, or of one."""
-    from shortlist.cli.files import check_out, write_whole
+    """Write a page of all models, or of one."""
+    from shortlist.cli.files import check_out, write_file
     from shortlist.report.models import models_page
 
     check_out(out, [".md"])
-    write_whole(out, models_page(None if name is None else [name]).encode())
+    write_file(out, models_page(None if name is None else [name]).encode())
     if as_json:
         print_json({"page": str(out)})
     else:

@@ -1,4 +1,4 @@
-"""`shortlist recommend`: lists by the ids that people know."""
+"""`shortlist recommend`: lists of recommendations by external ids."""
 
 from __future__ import annotations
 
@@ -8,38 +8,39 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shortlist.cli.evaluate import RunFolder
-from shortlist.cli.output import AsJson, print_json, print_table, step
+from shortlist.cli.output import AsJson, print_json, print_table
 from shortlist.errors import InputError
+from shortlist.progress import progress_bar
 
 if TYPE_CHECKING:
     import polars as pl
 
     from shortlist.runs import Run
 
-EVERYBODY = "all"
+ALL_USERS = "all"
 
 
 def recommend(
     run: RunFolder,
     user: Annotated[str | None, typer.Option("--user", metavar="ID", help="One user, by id.")] = None,
     users: Annotated[
-        str | None, typer.Option("--users", metavar="all|FILE", help="All users, or a file with an id in each line.")
+        str | None, typer.Option("--users", metavar="all|FILE", help="All users, or a file with one id per line.")
     ] = None,
     history: Annotated[
         str | None,
-        typer.Option("--history", metavar="FILE|a,b", help="Somebody new: the items of a history, without any user."),
+        typer.Option("--history", metavar="FILE|a,b", help="A new user, given by the items of a history."),
     ] = None,
     k: Annotated[int, typer.Option("--k", help="Length of the lists.")] = 20,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write .parquet or .csv.")] = None,
-    exclude: Annotated[
-        str | None, typer.Option("--exclude", metavar="FILE|a,b", help="Items that must not be listed.")
+    exclude: Annotated[str | None, typer.Option("--exclude", metavar="FILE|a,b", help="Items to exclude.")] = None,
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="FILE|a,b", help="Restrict the lists to these items.")
     ] = None,
-    only: Annotated[str | None, typer.Option("--only", metavar="FILE|a,b", help="The only items to list.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recommend items to one user or to many, by their own ids. What a user is known to have is left out.
+    """Recommend items to one user or to many, by external ids. Known items of a user are excluded.
 
-    With --history, to somebody who was not there in training, if the model is one of vectors (mf, lightgcn, ials, …).
+    --history recommends to a user who was not in training; it needs a model of vectors (mf, lightgcn, ials, …).
 
     [bold]Examples[/bold]
 
@@ -66,24 +67,24 @@ def recommend(
         raise InputError("recommend: expected --out FILE.parquet or FILE.csv with --users, received none")
     if out is not None:
         check_out(out)
-    asked = [user] if users is None else None if users == EVERYBODY else read_ids(users, "user")
-    without, within = read_ids(exclude, "item"), read_ids(only, "item")
-    met = read_ids(history, "item")
+    ids = [user] if users is None else None if users == ALL_USERS else read_ids(users, "user")
+    excluded, allowed = read_ids(exclude, "item"), read_ids(only, "item")
+    items = read_ids(history, "item")
     opened = open_run(run)
-    with step("ranking") as report:
-        if met is not None:
-            lists = recommend_to(opened, met, k, exclude=without, only=within)
+    with progress_bar("ranking") as report:
+        if items is not None:
+            lists = recommend_to(opened, items, k, exclude=excluded, only=allowed)
         else:
-            lists = lists_of(opened, asked, k, exclude=without, only=within, progress=report)
+            lists = lists_of(opened, ids, k, exclude=excluded, only=allowed, progress=report)
     if out is not None:
         write_table(lists, out)
-    if met is not None:
-        _tell_new(lists, history or "", out, as_json)
+    if items is not None:
+        _print_new_user(lists, history or "", out, as_json)
     elif as_json:
         if user is None:
             print_json({"users": lists["user_id"].n_unique(), "rows": lists.height, "out": str(out)})
         else:
-            print_json({"user_id": _given_back(opened, user), "items": lists.drop("user_id").to_dicts()})
+            print_json({"user_id": _typed_id(opened, user), "items": lists.drop("user_id").to_dicts()})
     elif out is not None:
         print(f"{lists['user_id'].n_unique():,} users, {lists.height:,} rows: {out}")
     else:
@@ -91,8 +92,8 @@ def recommend(
         print_table(["rank", "item", "score"], rows, title=f"for {user}")
 
 
-def _tell_new(lists: pl.DataFrame, history: str, out: Path | None, as_json: bool) -> None:
-    """The list of somebody who has no id."""
+def _print_new_user(lists: pl.DataFrame, history: str, out: Path | None, as_json: bool) -> None:
+    """Print the list of a user without an id."""
     if as_json:
         print_json({"items": lists.to_dicts()})
     elif out is not None:
@@ -102,6 +103,6 @@ def _tell_new(lists: pl.DataFrame, history: str, out: Path | None, as_json: bool
         print_table(["rank", "item", "score"], rows, title=f"for a history of {history}")
 
 
-def _given_back(run: Run, user: str) -> object:
-    """The id in its own type, not as it was typed."""
+def _typed_id(run: Run, user: str) -> object:
+    """The id in its own type, not as text."""
     return run.users.values[run.users.index(user)]

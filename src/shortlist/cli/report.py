@@ -1,4 +1,4 @@
-"""`shortlist report`: the page of a run."""
+"""`shortlist report`: the HTML report of a run."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from typing import Annotated
 import typer
 
 from shortlist.cli.evaluate import RunFolder
-from shortlist.cli.output import AsJson, print_json, step
+from shortlist.cli.output import AsJson, print_json
+from shortlist.progress import progress_bar
 
 
 def report(
     run: RunFolder,
-    out: Annotated[Path, typer.Option("--out", metavar="PAGE.html", help="The page to write.")],
+    out: Annotated[Path, typer.Option("--out", metavar="PAGE.html", help="Path of the report.")],
     names: Annotated[
         Path | None,
         typer.Option(
-            "--names", metavar="TABLE", help="What items are called: .csv, .tsv, .parquet with item and title."
+            "--names", metavar="TABLE", help="Titles of items: .csv, .tsv or .parquet with columns item and title."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of what is drawn: users, samples, examples.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the sampled users, thresholds and examples.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Write a page about a run: figures, learning curves, thresholds, weights, gradients, lists. It opens from disk.
+    """Write an HTML report of a run: metrics, learning curves, thresholds, weights, gradients and example lists.
 
-    A run holds the pairs it was made from: nothing else has to be at hand.
+    The report is one file without external resources. A run contains its data; nothing else is needed.
 
     [bold]Examples[/bold]
 
@@ -34,7 +35,7 @@ def report(
 
     shortlist report runs/ml --names movies.csv --out ml.html
     """
-    from shortlist.cli.files import check_out, write_whole
+    from shortlist.cli.files import check_out, write_file
     from shortlist.data.titles import item_titles
     from shortlist.report import render
     from shortlist.report.run import run_page
@@ -43,10 +44,10 @@ def report(
     check_out(out, [".html"])
     started, opened = perf_counter(), open_run(run)
     titles = item_titles(str(opened.config.get("data", {}).get("source", "")), names)
-    with step("reading the run") as tell:
-        page = run_page(opened, titles, seed=seed, stage=lambda label: tell(None, None, label))
+    with progress_bar("reading the run") as progress:
+        page = run_page(opened, titles, seed=seed, stage=lambda label: progress(None, None, label))
         content = render(page).encode()
-    write_whole(out, content)
+    write_file(out, content)
     if as_json:
         sections = [
             {

@@ -1,4 +1,4 @@
-"""What several commands take, and texts turned into settings: ``--set model.regularization=300``, ``--ks 5,10,20``."""
+"""Shared options of commands, and parsers of ``--set model.regularization=300``, ``--ks 5,10,20`` and ``--seeds``."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ import typer
 from shortlist.errors import InputError, unknown
 from shortlist.parameters import LARGEST_SEED
 
-Data = Annotated[str, typer.Argument(metavar="DATA", help="A folder, table, archive or registered name.")]
-Model = Annotated[str | None, typer.Option("--model", help="Which model; `shortlist models` lists them.")]
+Data = Annotated[str, typer.Argument(metavar="DATA", help="Folder, table, archive or registered name.")]
+Model = Annotated[str | None, typer.Option("--model", help="Model to fit; see `shortlist models`.")]
 Loss = Annotated[
     str | None,
-    typer.Option("--loss", help="Which loss (`shortlist losses` lists them); the model's own choice if none."),
+    typer.Option("--loss", help="Loss to train with; see `shortlist losses`. Default: that of the model."),
 ]
-K = Annotated[int | None, typer.Option("--k", help="Length of the list that is shown; 20 unless given.")]
+K = Annotated[int | None, typer.Option("--k", help="Length of the recommended list. Default: 20.")]
 Preset = Annotated[
     str | None,
     typer.Option(
         "--preset",
         metavar="LOSS-SET-MODEL",
-        help="Settings for a published figure, as a start: slatk, sl or bpr; health, electronic or gowalla; "
+        help="Defaults that reproduce a published result: slatk, sl or bpr; health, electronic or gowalla; "
         "mf, lightgcn or xsimgcl; also slatk-yelp2018-lightgcn, slatk-yelp2018-xsimgcl and sl-yelp2018-lightgcn. "
-        "For instance slatk-health-mf.",
+        "Example: slatk-health-mf.",
     ),
 ]
 Set = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="SECTION.KEY=VALUE", help="A setting, e.g. model.regularization=300. Can be given often."
+        "--set", metavar="SECTION.KEY=VALUE", help="A setting, such as model.regularization=300. Can be repeated."
     ),
 ]
 Ks = Annotated[
     str | None,
-    typer.Option("--ks", metavar="K,K,…", help="Lengths of list to measure; 5,10,20,50,100 unless given."),
+    typer.Option("--ks", metavar="K,K,…", help="List lengths to evaluate. Default: 5,10,20,50,100."),
 ]
 Log = Annotated[
     list[str] | None,
     typer.Option(
         "--log",
-        metavar="SINK",
-        help="Also tell tensorboard[=DIR] or mlflow[=URI] how it goes. Can be given often.",
+        metavar="TRACKER",
+        help="Also log to tensorboard[=DIR] or mlflow[=URI]. Can be repeated.",
     ),
 ]
 
 
 class Request(NamedTuple):
-    """What is to be fitted, as a plan takes it: names, K, the settings of a preset, and those that were typed."""
+    """A requested training: names, K, the settings of a preset, and those of the command line."""
 
     model: str
     loss: str | None
@@ -57,12 +57,12 @@ class Request(NamedTuple):
     texts: Mapping[str, Mapping[str, str]]
 
 
-def asked(
+def parse_request(
     model: str | None, loss: str | None, k: int | None, preset: str | None, settings: list[str] | None
 ) -> Request:
-    """What the command line asks for: a preset's choices where there is one, and what is given over them.
+    """Combine a preset, if there is one, with the options of the command line, which take precedence.
 
-    >>> asked("ease", None, None, None, None)[:3]
+    >>> parse_request("ease", None, None, None, None)[:3]
     ('ease', None, 20)
     """
     from shortlist.experiment import SECTIONS
@@ -78,7 +78,7 @@ def asked(
 
 
 def parse_settings(texts: Iterable[str] | None, sections: Sequence[str] = ("model",)) -> dict[str, dict[str, str]]:
-    """The texts by section and key; what they mean is checked where the key is declared.
+    """Settings by section and key. Values are validated where the key is declared.
 
     >>> parse_settings(["model.neighbours=50", "model.shrinkage=10"])
     {'model': {'neighbours': '50', 'shrinkage': '10'}}
@@ -96,7 +96,7 @@ def parse_settings(texts: Iterable[str] | None, sections: Sequence[str] = ("mode
 
 
 def parse_ks(text: str | None) -> list[int] | None:
-    """Lengths of list from ``5,10,20``; nothing if none are given."""
+    """Parse list lengths such as ``5,10,20``."""
     if text is None:
         return None
     try:
@@ -109,7 +109,7 @@ def parse_ks(text: str | None) -> list[int] | None:
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Seeds from ``0,1,2``."""
+    """Parse seeds such as ``0,1,2``."""
     try:
         seeds = [int(part) for part in text.split(",")]
     except ValueError:

@@ -1,4 +1,4 @@
-"""Several processes that share the work of a command, and do not outlive it."""
+"""Worker processes of a command, which end with it."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ if TYPE_CHECKING:
     from multiprocessing import SimpleQueue
 
 PAUSE = 0.2
-"""Seconds from one look at the other processes to the next."""
+"""Seconds between two checks of the workers."""
 
 
 def run_workers(owner: str, jobs: int, share: Callable[..., None], *arguments: Any) -> None:
-    """Call ``share`` with the arguments in each of several processes, which end with this one, however it ends.
+    """Call ``share`` with the arguments in several worker processes, which end with this one, however it ends.
 
-    What one of them cannot do is raised at once: the others cannot do it either.
+    An error in one of them ends the others and is raised.
     """
     from multiprocessing import get_context
 
     context = get_context("spawn")
     problems = context.SimpleQueue()
-    given = (os.getpid(), jobs, problems, share, arguments)
-    helpers = [context.Process(target=_help, args=given) for _ in range(jobs)]
+    worker_arguments = (os.getpid(), jobs, problems, share, arguments)
+    workers = [context.Process(target=_run_worker, args=worker_arguments) for _ in range(jobs)]
     try:
-        with _interruptions_wait():
-            for helper in helpers:
-                helper.start()
-        while any(helper.is_alive() for helper in helpers):
+        with _block_sigint():
+            for worker in workers:
+                worker.start()
+        while any(worker.is_alive() for worker in workers):
             time.sleep(PAUSE)
-            if any(helper.exitcode for helper in helpers):
+            if any(worker.exitcode for worker in workers):
                 break
     finally:
-        begun = [helper for helper in helpers if helper.pid is not None]
-        for helper in begun:
-            helper.terminate()
-        for helper in begun:
-            helper.join()
+        begun = [worker for worker in workers if worker.pid is not None]
+        for worker in begun:
+            worker.terminate()
+        for worker in begun:
+            worker.join()
     if not problems.empty():
         raise problems.get()
-    failed = [helper.exitcode for helper in helpers if helper.exitcode not in (0, -signal.SIGTERM)]
+    failed = [worker.exitcode for worker in workers if worker.exitcode not in (0, -signal.SIGTERM)]
     if failed:
-        raise ShortlistError(f"{owner}: a process ended with {failed[0]}; the same command goes on")
+        raise ShortlistError(f"{owner}: a process ended with {failed[0]}; resume with the same command")
 
 
 @contextmanager
-def _interruptions_wait() -> Iterator[None]:
-    """Hold Ctrl-C back, here until the end, and in processes that begin meanwhile for good.
+def _block_sigint() -> Iterator[None]:
+    """Block SIGINT, here until the end of the block, and permanently in processes that are started in it.
 
-    The first one hears it and ends the others; one that is still importing would answer with a traceback.
+    The parent handles Ctrl-C and ends the workers; a worker that is still importing would print a traceback.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -65,14 +65,14 @@ def _interruptions_wait() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _help(
+def _run_worker(
     parent: int,
     jobs: int,
     problems: SimpleQueue[ShortlistError],
     share: Callable[..., None],
     arguments: tuple[Any, ...],
 ) -> None:
-    """What one of several processes does, for as long as the first one lives."""
+    """Run the work of one worker, for as long as the parent is alive."""
     Thread(target=_end_with, args=(parent,), daemon=True).start()
     import torch
 
@@ -88,7 +88,7 @@ def _help(
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent is gone. A kill loses nothing, here as anywhere."""
+    """Exit when the parent process has ended. Nothing is lost."""
     while os.getppid() == parent:
         time.sleep(PAUSE)
     os._exit(1)

@@ -1,6 +1,6 @@
-"""The set that comes with the library: which packages a Debian source package depends on or recommends.
+"""The built-in data set: the packages that a Debian source package depends on or recommends.
 
-Its card, ``debian/README.md`` beside this file, tells where it comes from and how its recommendations can be judged.
+Its card, ``debian/README.md`` next to this file, describes its source and how its recommendations can be judged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FOLDER = files("shortlist.data") / "debian"
 
 @dataclass(frozen=True)
 class BuiltInFacts:
-    """Where a built-in set was taken from, and its sizes."""
+    """Source and sizes of a built-in data set."""
 
     release: str
     date: str
@@ -29,7 +29,7 @@ class BuiltInFacts:
 
 
 DEBIAN_NAME = "debian"
-"""The name by which the loader knows the set."""
+"""The name of the data set for the loader."""
 
 DEBIAN = BuiltInFacts(**json.loads((_FOLDER / "facts.json").read_text(encoding="utf-8")))
 
@@ -45,7 +45,7 @@ def load_debian() -> pl.DataFrame:
 
 
 def load_debian_titles() -> pl.DataFrame:
-    """One line on every item (``item``, ``title``), for lists that people read; a few items have none.
+    """A one-line description of each item (``item``, ``title``); a few items have none.
 
     >>> load_debian_titles().filter(item="python3-jinja2")["title"].item()
     'small but fast and easy to use stand-alone template engine'

@@ -1,7 +1,7 @@
-"""Get public data sets by name, and find those that were got before.
+"""Download public data sets by name, and find those already downloaded.
 
-A set lies in its folder as it was published, beside a receipt (``FILE.receipt.json``) that says where it came from and
-how it was checked. A file without its receipt is not taken for a set.
+A data set is stored in its folder as published, next to a receipt (``FILE.receipt.json``) with its source and the check
+that it passed. A file without a receipt is not a data set.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from shortlist.data.builtin import DEBIAN_NAME
-from shortlist.data.download import Partial, Progress, digest_of, fetch, make_folder, writing
+from shortlist.data.download import Partial, Progress, digest_of, fetch, make_folder
 from shortlist.data.public_sets import SETS, PublicSet
 from shortlist.errors import InputError, ShortlistError, unknown
+from shortlist.files import json_text, sync, write_atomically, write_errors
 
 AS_PUBLISHED = "the file has the published MD5"
-SAME_TABLE = "the archive was packed anew, its interactions have the known SHA-256"
-RECORDED = "no checksum is published; the SHA-256 was recorded when the set was first got"
+SAME_TABLE = "the archive was repacked, its interactions have the known SHA-256"
+RECORDED = "no checksum is published; the SHA-256 was recorded at the first download"
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """What was kept of a set, and how it was checked."""
+    """The source of a stored data set, and how it was checked."""
 
     name: str
     origin: str
@@ -37,7 +38,7 @@ class Receipt:
 
 
 def default_folder() -> Path:
-    """Where sets are kept: under ``SHORTLIST_HOME`` if it is set, else in the platform's place for a user's data."""
+    """The folder of data sets: under ``SHORTLIST_HOME`` if it is set, else in the platform's user data folder."""
     if home := os.environ.get("SHORTLIST_HOME"):
         return Path(home).expanduser() / "data"
     if sys.platform == "darwin":
@@ -50,7 +51,7 @@ def default_folder() -> Path:
 
 
 def named(name: str) -> PublicSet:
-    """The registered set of this name.
+    """The registered data set of this name.
 
     >>> named("ml-1m").page
     'https://grouplens.org/datasets/movielens/1m/'
@@ -63,7 +64,7 @@ def named(name: str) -> PublicSet:
 
 
 def find(name: str, *, folder: Path | None = None) -> Path | None:
-    """The file of a set that was got before, or nothing."""
+    """The file of a downloaded data set, or None."""
     path = (folder or default_folder()) / named(name).file_name
     receipt = receipt_of(path)
     return path if receipt is not None and path.is_file() and path.stat().st_size == receipt.size else None
@@ -72,10 +73,10 @@ def find(name: str, *, folder: Path | None = None) -> Path | None:
 def get(
     name: str, *, folder: Path | None = None, from_file: Path | None = None, progress: Progress | None = None
 ) -> Path:
-    """The file of a registered set, downloaded if it is not there yet, or copied from one that is at hand.
+    """The file of a registered data set, downloaded if missing, or copied from a local file.
 
-    Only a file that was checked ever gets its name. An interrupted download goes on where it stopped; one that turns
-    out to be altered is removed, and so is a file that no longer is what its receipt says.
+    A file gets its final name only after the check. An interrupted download resumes; an altered download is removed, as
+    is a stored file that does not match its receipt.
     """
     known = named(name)
     path = (folder or default_folder()) / known.file_name
@@ -96,7 +97,7 @@ def get(
 
 
 def receipt_of(path: Path) -> Receipt | None:
-    """What is known of a file that was got before; a receipt that cannot be read vouches for nothing."""
+    """The receipt of a downloaded file; None if it cannot be read."""
     try:
         return Receipt(**json.loads(_receipt_path(path).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -104,11 +105,11 @@ def receipt_of(path: Path) -> Receipt | None:
 
 
 class _AlteredError(Exception):
-    """What arrived is not what was expected."""
+    """The received file is not the expected one."""
 
 
 def _inspect(known: PublicSet, given: Path, path: Path) -> Receipt:
-    """Check a file that is at hand before anything is written."""
+    """Check a local file before anything is written."""
     try:
         return _check(known, given, str(given), receipt_of(path))
     except _AlteredError as altered:
@@ -118,13 +119,13 @@ def _inspect(known: PublicSet, given: Path, path: Path) -> Receipt:
 
 
 def _check(known: PublicSet, file: Path, origin: str, before: Receipt | None) -> Receipt:
-    """The receipt of a file, if it is what was expected."""
+    """The receipt of a file; an error if it is not the expected file."""
     sha256 = _digest(file, "sha256")
     if known.md5 is None:
         if before is not None and before.sha256 != sha256:
             raise _AlteredError(
                 f"{known.name}: expected SHA-256 {before.sha256} as recorded, received {sha256} from {origin}; "
-                f"if the set was renewed, remove {known.file_name}.receipt.json"
+                f"if the data set was updated, remove {known.file_name}.receipt.json"
             )
         checked = RECORDED
     elif (received := _digest(file, "md5")) == known.md5:
@@ -137,29 +138,29 @@ def _check(known: PublicSet, file: Path, origin: str, before: Receipt | None) ->
 
 
 def _keep(path: Path, part: Path, receipt: Receipt) -> Path:
-    """Give the checked file its name, last of all."""
+    """Rename the checked file to its final name, as the last step."""
     target = _receipt_path(path)
-    draft = target.with_name(target.name + ".part")
-    with writing(target):
-        draft.write_text(json.dumps(asdict(receipt), indent=2) + "\n", encoding="utf-8")
-        draft.replace(target)
+    with write_errors(target):
+        write_atomically(target, json_text(asdict(receipt), ascii_only=True).encode())
+        sync(part)
         part.replace(path)
+        sync(path.parent)
     Partial.of(path).remove()
     return path
 
 
 def _copy(source: Path, path: Path) -> Path:
-    """Copy a file to where a download would have gathered."""
+    """Copy a file to the path of a partial download."""
     make_folder(path.parent)
     partial = Partial.of(path)
-    with writing(partial.data):
+    with write_errors(partial.data):
         partial.remove()
         shutil.copyfile(source, partial.data)
     return partial.data
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether the file still is the one that its receipt speaks of."""
+    """Whether the file still matches its receipt."""
     receipt = receipt_of(path)
     return receipt is not None and _digest(path, "sha256") == receipt.sha256
 
@@ -174,7 +175,7 @@ def _digest(path: Path, algorithm: str) -> str:
 
 
 def _table_digest(file: Path, table: str | None) -> str | None:
-    """SHA-256 of the table inside an archive, if there is one."""
+    """SHA-256 of the table inside an archive; None without one."""
     if table is None or not zipfile.is_zipfile(file):
         return None
     try:

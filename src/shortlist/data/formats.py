@@ -1,7 +1,7 @@
 """The file formats: from a file's bytes to a table with its own column names.
 
-Fields of text formats stay text here, so that an id such as ``007`` survives; :mod:`shortlist.data.checks` gives the
-chosen columns their types.
+Fields of text formats remain text here, to preserve ids such as ``007``; :mod:`shortlist.data.checks` converts the
+selected columns.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from shortlist.data.sources import SUFFIXES, Source, readable
 from shortlist.errors import InputError
 
 DELIMITERS = (",", "\t", ";", "|", "::")
-UNIT_SEPARATOR = "\x1f"  # stands in for a delimiter of several characters, which polars does not know
+UNIT_SEPARATOR = "\x1f"  # replaces delimiters of several characters, which polars does not support
 QUOTE = '"'
 WITHOUT_HEADER = (".data", ".dat")
 
 
 @dataclass(frozen=True)
 class RawTable:
-    """A table as its file gives it."""
+    """A table as read from its file."""
 
     label: str
     frame: pl.LazyFrame
@@ -36,21 +36,21 @@ class RawTable:
     """The caller's columns, with the positions filled in if the file has no header."""
 
     first_row: int = 1
-    """Number of the first row of data, as a person counts: 2 below a header."""
+    """Number of the first data row, counted from 1: 2 with a header."""
 
     kept_rows: pl.Series | None = None
     """Positions of the rows in the file, if blank lines were left out."""
 
     is_text: bool = False
-    """Whether the fields are text whose types are still to be found."""
+    """Whether the fields are text with types to be inferred."""
 
     def row_number(self, position: int) -> int:
-        """The row's number in the file, as a person counts."""
+        """The row's number in the file, counted from 1."""
         return self.first_row + (position if self.kept_rows is None else int(self.kept_rows[position]))
 
 
 def read_raw(source: Source, columns: Columns, delimiter: str | None) -> RawTable:
-    """Read a file by the ending of its name; a delimiter that is given makes it a delimited table."""
+    """Read a file by its suffix; a given delimiter makes it a delimited table."""
     suffix = "." + source.name.rpartition(".")[2]
     if delimiter is not None:
         if not delimiter or set(delimiter) & set('"\r\n'):
@@ -86,7 +86,7 @@ def _ndjson(source: Source, columns: Columns) -> RawTable:
 
 
 def _blame_json_line(label: str, content: bytes) -> None:
-    """Name the first line that is not a JSON object, if there is one."""
+    """Raise an error for the first line that is not a JSON object."""
     for number, line in enumerate(content.split(b"\n"), start=1):
         try:
             is_object = not line.strip() or isinstance(json.loads(line), dict)
@@ -101,7 +101,7 @@ def _inter(source: Source, columns: Columns) -> RawTable:
 
 
 def _sniffed(source: Source, columns: Columns) -> RawTable:
-    """A delimited table whose delimiter stands in its first line."""
+    """A delimited table whose delimiter is inferred from its first line."""
     preferred = {"csv": ",", "tsv": "\t", "data": "\t", "dat": "::"}[source.name.rpartition(".")[2]]
     line = _first_line(source)
     return _delimited(source, columns, next((d for d in (preferred, *DELIMITERS) if d in line), preferred))
@@ -117,10 +117,10 @@ def _text_table(source: Source, columns: Columns) -> RawTable:
 
 
 def _adjacency(source: Source) -> RawTable:
-    """LightGCN's form: on each line a user and the items, with spaces between; a user alone has none."""
+    """LightGCN's format: each line has a user and its items, separated by spaces; a user may have no items."""
     lines = [line.split() for line in _text(source.label, source.read_bytes()).split("\n")]
     users_of_lines = Counter(line[0] for line in lines if line)
-    is_pairs = all(len(line) in (0, 2) for line in lines)  # one pair a line, the user repeated: the same reading
+    is_pairs = all(len(line) in (0, 2) for line in lines)  # one pair per line with repeated users: read the same way
     if not is_pairs and users_of_lines and max(users_of_lines.values()) > 1:
         repeated = users_of_lines.most_common(1)[0][0]
         raise InputError(
@@ -149,7 +149,7 @@ def _delimited(source: Source, columns: Columns, delimiter: str, quote: str | No
     except InputError:
         _blame_line(source, delimiter, quote)
         raise
-    if frame.width and frame[:, -1].null_count():  # polars fills short rows up with nulls
+    if frame.width and frame[:, -1].null_count():  # polars pads short rows with nulls
         _blame_line(source, delimiter, quote)
     if not has_header:
         frame.columns = [str(position) for position in range(1, frame.width + 1)]
@@ -163,7 +163,7 @@ def _delimited(source: Source, columns: Columns, delimiter: str, quote: str | No
 
 
 def _has_header(source: Source, columns: Columns, delimiter: str) -> bool:
-    """MovieLens' kinds of files come without a header; elsewhere a missing one is an error, not a guess."""
+    """Whether the first row is a header; only MovieLens' formats may have none."""
     fields = [field.strip(QUOTE) for field in _first_line(source).split(delimiter)]
     return looks_like_header(fields, columns) or not source.name.endswith(WITHOUT_HEADER)
 
@@ -197,7 +197,7 @@ def _text(label: str, content: bytes) -> str:
 
 
 def _blame_line(source: Source, delimiter: str, quote: str | None) -> None:
-    """Name the first row that is not UTF-8, or that has more or fewer fields than the first one."""
+    """Raise an error for the first row that is not UTF-8 or has another number of fields than the first row."""
     text = _text(source.label, source.read_bytes())
     rows: Iterable[list[str]]
     if quote is None or len(delimiter) > 1:

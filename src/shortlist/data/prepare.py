@@ -1,4 +1,4 @@
-"""From a table of interactions to :class:`Interactions`: threshold, repeats merged, k-core."""
+"""From a table to :class:`Interactions`: checks, rating threshold, merging of repeated pairs, k-core."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from shortlist.data.checks import Origin, check_columns, check_texts, distinct
+from shortlist.data.columns import NONE, Columns, assign
+from shortlist.data.frames import AnyFrame, open_frame
 from shortlist.data.interactions import BoolArray, IntArray, Interactions
 from shortlist.errors import InputError
 
@@ -17,22 +19,48 @@ MICROSECONDS = 1_000_000
 
 
 def to_interactions(
-    frame: pl.DataFrame, *, min_rating: float | None = None, core: int = 0, owner: str = "table"
+    frame: Any, *, min_rating: float | None = None, core: int = 0, owner: str = "table"
 ) -> Interactions:
-    """Interactions of a table with the columns user, item and perhaps weight and time.
+    """Interactions of a frame with the columns user, item and optionally weight and time, as returned by :func:`read`.
 
-    Rows with a weight below ``min_rating`` are left out, then repeated pairs are merged, then the ``core``-core is
-    taken. ``owner`` names the table in errors.
+    The same as :meth:`Interactions.from_frame` without inference of columns. ``owner`` names the table in errors.
 
     >>> frame = pl.DataFrame({"user": ["b", "a", "b", "b"], "item": [30, 10, 10, 30], "weight": [5.0, 4.0, 1.0, 3.0]})
-    >>> met = to_interactions(frame, min_rating=3)
-    >>> met.user_ids.to_list(), met.item_ids.to_list(), met.row(1).tolist(), met.weights.tolist()
-    (['a', 'b'], [10, 30], [1], [4.0, 5.0])
+    >>> interactions = to_interactions(frame, min_rating=3)
+    >>> interactions.user_ids.to_list(), interactions.item_ids.to_list(), interactions.row(1).tolist()
+    (['a', 'b'], [10, 30], [1])
     """
-    (met,) = deduplicate([keep_rated(frame, min_rating, owner)])
-    met = k_core(met, core)
-    check_size(met, owner)
-    return met
+    names = open_frame(frame, owner).columns
+    optional = {role: role if role in names else NONE for role in ("weight", "time")}
+    return from_frame(frame, Columns("user", "item", **optional), min_rating=min_rating, core=core, label=owner)
+
+
+def from_frame(
+    frame: Any, columns: Columns, *, min_rating: float | None = None, core: int = 0, label: str | None = None
+) -> Interactions:
+    """Implements :meth:`Interactions.from_frame`; ``label`` names the frame in errors."""
+    opened = open_frame(frame, label)
+    chosen = _choose(opened, columns)
+    keeps_rows = min_rating is None
+    table = check_columns(Origin(opened.label), opened.read(chosen.values()), chosen, texts=not keeps_rows)
+    (interactions,) = deduplicate([keep_rated(table, min_rating, opened.label)])
+    if keeps_rows:  # reuses the distinct ids
+        for role, ids in (("user", interactions.user_ids), ("item", interactions.item_ids)):
+            if ids.dtype == pl.String:
+                check_texts(Origin(opened.label), table[role].alias(chosen[role]), ids)
+    interactions = k_core(interactions, core)
+    check_size(interactions, opened.label)
+    return interactions
+
+
+def read_frame(frame: AnyFrame, columns: Columns) -> pl.DataFrame:
+    """A frame's columns user, item and optionally weight and time, checked like those of files."""
+    chosen = _choose(frame, columns)
+    return check_columns(Origin(frame.label), frame.read(chosen.values()), chosen)
+
+
+def _choose(frame: AnyFrame, columns: Columns) -> dict[str, str]:
+    return assign(frame.label, list(frame.columns), columns, is_file=False)
 
 
 def keep_rated(frame: pl.DataFrame, min_rating: float | None, owner: str) -> pl.DataFrame:
@@ -45,26 +73,33 @@ def keep_rated(frame: pl.DataFrame, min_rating: float | None, owner: str) -> pl.
 
 
 def deduplicate(frames: Sequence[pl.DataFrame]) -> list[Interactions]:
-    """Interactions of each table, all with the ids of them all; a repeated pair keeps its last time and largest weight.
+    """Interactions of each table, with the union of all ids; a repeated pair keeps its last time and largest weight.
 
-    Times become whole numbers: dates, and numbers with fractions taken as seconds, are counted in microseconds.
+    Times become integers: dates, and numbers with fractions (as seconds), are converted to microseconds.
     """
     frames = _unify_times(frames)
     user_ids, users = _encode([frame["user"] for frame in frames])
     item_ids, items = _encode([frame["item"] for frame in frames])
     return [
-        _merge(users_P, items_P, frame, user_ids, item_ids)
-        for users_P, items_P, frame in zip(users, items, frames, strict=True)
+        Interactions.from_events(
+            users_E,
+            items_E,
+            user_ids=user_ids,
+            item_ids=item_ids,
+            weights=frame["weight"].to_numpy() if "weight" in frame.columns else None,
+            times=time_as_number(frame["time"]).to_numpy() if "time" in frame.columns else None,
+        )
+        for users_E, items_E, frame in zip(users, items, frames, strict=True)
     ]
 
 
 def k_core(interactions: Interactions, core: int) -> Interactions:
     """The largest part in which every user has at least ``core`` items and every item at least ``core`` users.
 
-    Users and items with fewer are taken out, again and again, until none is left to take.
+    Users and items with fewer are removed repeatedly until all remaining ones have enough.
     """
     if core <= 1:
-        return interactions  # a table has no user and no item without a pair
+        return interactions  # every user and item of a table has a pair
     users_P, items_P = interactions.users_of_pairs(), interactions.indices
     position_P = np.arange(interactions.n_pairs)
     while True:
@@ -80,19 +115,32 @@ def k_core(interactions: Interactions, core: int) -> Interactions:
 
 
 def restrict(interactions: Interactions, keep_U: BoolArray, keep_I: BoolArray) -> Interactions:
-    """The same pairs without some users and items, none of which may have a pair."""
+    """The same pairs without the given users and items, which must have no pairs."""
+    (restricted,) = restrict_all([interactions], keep_U, keep_I)
+    return restricted
+
+
+def restrict_all(parts: Sequence[Interactions], keep_U: BoolArray, keep_I: BoolArray) -> list[Interactions]:
+    """The parts of a split without the given users and items. A log shared by parts remains shared."""
     new_index_I = np.cumsum(keep_I, dtype=np.int32) - 1
-    return replace(
-        interactions,
-        indptr=interactions.indptr[np.append(keep_U, True)],
-        indices=new_index_I[interactions.indices],
-        user_ids=interactions.user_ids.filter(pl.Series(keep_U)),
-        item_ids=interactions.item_ids.filter(pl.Series(keep_I)),
-    )
+    user_ids, item_ids = parts[0].user_ids.filter(pl.Series(keep_U)), parts[0].item_ids.filter(pl.Series(keep_I))
+    logs = {id(part.log): part.log for part in parts}
+    new_logs = {key: None if log is None else log.restrict(keep_U, keep_I) for key, log in logs.items()}
+    return [
+        replace(
+            part,
+            indptr=part.indptr[np.append(keep_U, True)],
+            indices=new_index_I[part.indices],
+            user_ids=user_ids,
+            item_ids=item_ids,
+            log=new_logs[id(part.log)],
+        )
+        for part in parts
+    ]
 
 
 def check_size(interactions: Interactions, owner: str) -> None:
-    """Refuse what no recommender can learn from: nothing at all, or a single user."""
+    """Raise an error for data without interactions or with a single user."""
     if interactions.n_pairs == 0:
         raise InputError(f"{owner}: expected interactions that pass min_rating and core, received none")
     if interactions.n_users == 1:
@@ -106,36 +154,19 @@ def time_as_number(column: pl.Series) -> pl.Series:
     return column.to_physical()
 
 
-def _merge(
-    users_P: IntArray, items_P: IntArray, frame: pl.DataFrame, user_ids: pl.Series, item_ids: pl.Series
-) -> Interactions:
-    key_P = users_P.astype(np.int64) * len(item_ids) + items_P
-    has_weight, has_time = "weight" in frame.columns, "time" in frame.columns
-    order = np.argsort(key_P, kind="stable") if has_weight or has_time else None
-    key_P = np.sort(key_P) if order is None else key_P[order]  # a sort is several times faster than an order
-    first = np.flatnonzero(np.diff(key_P, prepend=-1))
-
-    def largest(column: pl.Series) -> npt.NDArray[Any]:
-        return np.maximum.reduceat(column.to_numpy()[order], first)
-
-    weights = largest(frame["weight"]).astype(np.float32) if has_weight else None
-    times = largest(time_as_number(frame["time"])) if has_time else None
-    users_P, items_P = np.divmod(key_P[first], max(len(item_ids), 1))
-    return Interactions.from_pairs(users_P, items_P, user_ids=user_ids, item_ids=item_ids, weights=weights, times=times)
-
-
 def _encode(columns: Sequence[pl.Series]) -> tuple[pl.Series, list[IntArray]]:
-    """The distinct ids of all columns in order, and each column as positions among them."""
+    """The sorted distinct ids of all columns, and each column as indices of these."""
     same_type = _unify(columns)
-    ids = pl.concat([column.unique() for column in same_type]).unique().sort()
-    if ids.dtype == pl.String:
-        alphabet = pl.Enum(ids)
-        return ids, [column.cast(alphabet).to_physical().to_numpy() for column in same_type]
-    return ids, [np.searchsorted(ids.to_numpy(), column.to_numpy()) for column in same_type]
+    ids = pl.concat([distinct(column) for column in same_type]).unique().sort()
+    if ids.dtype != pl.String:
+        return ids, [np.searchsorted(ids.to_numpy(), column.to_numpy()) for column in same_type]
+    position = pl.all().cast(pl.Enum(ids)).to_physical()
+    frames = [column.to_frame().lazy().select(position).collect(engine="streaming") for column in same_type]
+    return ids, [frame.to_series().rechunk().to_numpy() for frame in frames]
 
 
 def _unify_times(frames: Sequence[pl.DataFrame]) -> Sequence[pl.DataFrame]:
-    """Tables whose times can be compared: numbers with fractions if one table has them."""
+    """Tables with comparable times: numbers with fractions if one table has them."""
     kinds = {frame.schema["time"] for frame in frames if "time" in frame.columns}
     if len(kinds) < 2:
         return frames
@@ -145,7 +176,7 @@ def _unify_times(frames: Sequence[pl.DataFrame]) -> Sequence[pl.DataFrame]:
 
 
 def _unify(columns: Sequence[pl.Series]) -> list[pl.Series]:
-    """Columns of one type: their own if it is one, 64 bits for different whole numbers, else text."""
+    """Columns of one type: the common type, 64 bits for different integer types, else text."""
     kinds = {column.dtype for column in columns}
     if len(kinds) == 1:
         return list(columns)

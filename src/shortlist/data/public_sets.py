@@ -1,7 +1,7 @@
-"""The registered public data sets: addresses, sizes, checksums, terms. Facts only; :mod:`shortlist.data.datasets` acts.
+"""The registered public data sets: addresses, sizes, checksums, terms. :mod:`shortlist.data.datasets` uses them.
 
-Checksums are those that a set's makers publish. Where they publish none, the field stays empty and the file's checksum
-is recorded when it is first got.
+Checksums are those published by the authors of a data set. Without a published one, the field is empty and the file's
+checksum is recorded at the first download.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ UNSTATED_TERMS = "no licence is stated; its page asks for a citation"
 
 @dataclass(frozen=True)
 class PublicSet:
-    """What is known of a public data set."""
+    """Metadata of a public data set."""
 
     name: str
     title: str
@@ -26,16 +26,16 @@ class PublicSet:
     terms: str
     size: int | None = None
     md5: str | None = None
-    """Checksum of the file, where its makers publish one."""
+    """Checksum of the file, if its authors publish one."""
 
     table: str | None = None
-    """The file inside the archive that holds the interactions."""
+    """The file inside the archive with the interactions."""
 
     table_sha256: str | None = None
-    """Checksum of that table: an archive that was packed anew is the same set if its table is the same."""
+    """Checksum of that table: a repacked archive with the same table is the same data set."""
 
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """How to read it, as options of the loader, where the file does not say it itself."""
+    """Options of the loader that cannot be inferred from the file."""
 
     @property
     def file_name(self) -> str:
@@ -128,4 +128,4 @@ _ALL = (
 )
 
 SETS: Mapping[str, PublicSet] = MappingProxyType({known.name: known for known in _ALL})
-"""The registered sets by name."""
+"""The registered data sets by name."""

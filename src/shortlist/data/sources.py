@@ -1,7 +1,7 @@
-"""What a path holds: one table, or the parts of a data set that came already split.
+"""The tables under a path: one table, or the parts of a data set that is already split.
 
-A folder and a zip archive are looked at in the same way: a list of named files among which the parts are found.
-Nothing is ever unpacked to disk.
+Folders and zip archives are treated alike, as a list of named files that includes the parts. Nothing is unpacked to
+disk.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ SUFFIXES = (".csv", ".tsv", ".parquet", ".ndjson", ".jsonl", ".inter", ".txt", "
 MOVIELENS_TABLES = ("u.data", "ratings.dat", "ratings.csv")
 PART_NAMES = {"train": "train", "test": "test", "valid": "valid", "validation": "valid", "val": "valid"}
 SINGLE = "whole"
-"""Key of a data set's only table, when it did not come split."""
+"""Key of the only table of a data set that is not split."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One file with a table, wherever it lies."""
+    """One file with a table, on disk or in an archive."""
 
     label: str
-    """How errors name the file."""
+    """The name of the file in errors."""
 
     name: str
-    """The file's name in lower case, without ``.gz``: its ending says what it holds."""
+    """The file's name in lower case, without ``.gz``: its suffix determines the format."""
 
     content: Path | bytes
     """The file itself, or its bytes if it had to be unpacked."""
@@ -45,7 +45,7 @@ class Source:
 
 @contextmanager
 def readable(label: str, expected: str) -> Iterator[None]:
-    """Turn what a damaged file makes a reader raise into one line that names the file."""
+    """Turn a reader's exception for a damaged file into a one-line error with the file's name."""
     try:
         yield
     except InputError:
@@ -57,12 +57,12 @@ def readable(label: str, expected: str) -> Iterator[None]:
     ) as problem:
         reason = (getattr(problem, "strerror", None) or str(problem) or type(problem).__name__).strip().split("\n")[0]
         raise InputError(
-            f"{label}: expected {expected}, received a file that does not read as one ({reason})"
+            f"{label}: expected {expected}, received a file that cannot be read as one ({reason})"
         ) from None
 
 
 def single(path: Path) -> Source:
-    """A file that is one table, unpacked if it is gzipped."""
+    """A file with one table, unpacked if it is gzipped."""
     name = path.name.lower()
     if not name.endswith(".gz"):
         return Source(str(path), name, path)
@@ -71,7 +71,7 @@ def single(path: Path) -> Source:
 
 
 def find_parts(path: Path) -> dict[str, Source]:
-    """The tables under a path: train, test and perhaps valid, or one under the key ``whole``."""
+    """The tables under a path: train, test and optionally valid, or one under the key ``whole``."""
     if path.is_dir():
         with readable(str(path), "a folder"):
             files = {child.name: child for child in sorted(path.iterdir()) if child.is_file()}
@@ -98,14 +98,14 @@ def _parts_of_zip(path: Path) -> dict[str, Source]:
 
 
 def _refuse_outside(label: str, name: str) -> None:
-    """Nothing is unpacked to disk, but an archive that tries to reach outside itself is not one to trust."""
-    parts = PureWindowsPath(name)  # splits at both kinds of slashes
+    """Raise an error for archives with paths outside the archive, although nothing is unpacked to disk."""
+    parts = PureWindowsPath(name)  # splits at slashes and backslashes
     if parts.is_absolute() or parts.drive or parts.root or ".." in parts.parts:
         raise InputError(f"{label}: expected paths inside the archive, received {name!r}, which points outside")
 
 
 def _choose(label: str, names: list[str]) -> dict[str, str]:
-    """Which of the files are the parts: those named train, test, valid; else MovieLens' table; else the only table."""
+    """Select the files of the parts: those named train, test, valid; else MovieLens' table; else the only table."""
     parts: dict[str, list[str]] = {}
     for name in names:
         words = PurePosixPath(name).name.lower().removesuffix(".gz").split(".")
@@ -130,5 +130,5 @@ def _choose(label: str, names: list[str]) -> dict[str, str]:
 
 
 def _few(names: list[str]) -> str:
-    """The first names of a list that may be long."""
+    """The first names of a list."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

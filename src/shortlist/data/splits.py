@@ -1,40 +1,83 @@
-"""Splits: which of a user's items a model learns from, and which it is asked for.
+"""Splits of interactions into training, validation and test parts.
 
-Every function gives the pair (what remains, what is held out), both with the users and items of what came in. Who is
-held out depends on the interactions and the seed alone, never on the order of a file.
+Every function returns the pair (remaining, held out), both with the users and items of the input. Random splits depend
+only on the pairs and the seed, not on the order of a table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
+from shortlist.data.events import last_event_of_pairs
 from shortlist.data.interactions import BoolArray, IntArray, Interactions
 from shortlist.errors import InputError
 
 Seed = int | Sequence[int]
 ColdUsers = Literal["error", "drop"]
+Protocol = Literal["shortlist", "irbenchmark"]
+PROTOCOLS = ("shortlist", "irbenchmark")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Split:
-    """The parts of a data set; all have the same users and items."""
+    """The parts of a data set; all have the same users and items.
+
+    >>> part = Interactions.from_pairs([0, 1], [0, 1], user_ids=["a", "b"], item_ids=["x", "y"])
+    >>> Split(part, None, part)
+    Split(2 users, 2 items; pairs: train 2, test 2; protocol shortlist)
+    """
 
     train: Interactions
     valid: Interactions | None
     test: Interactions | None
     repeated_pairs: int = 0
-    """Rows that named a pair of their table once more; they were merged into it."""
+    """Rows that repeated a pair of their table; they were merged."""
+    protocol: Protocol = "shortlist"
+    """The evaluation protocol: which items are excluded from the lists at test (:meth:`exclusions`)."""
+
+    frame_library: str = "polars"
+    """The narwhals name of the input frame's library; ``"polars"`` for files."""
+
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    """The source of the data and how it was read and split: the section ``data`` of a run's configuration."""
+
+    def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise InputError(f"Split.protocol: expected {' or '.join(PROTOCOLS)}, received {self.protocol!r}")
+
+    def exclusions(self, part: Literal["valid", "test"]) -> tuple[Interactions, ...]:
+        """The parts whose pairs are excluded from the lists when a model is evaluated on ``part``.
+
+        Validation excludes the items of training; test those of training and validation, or only those of training
+        under the protocol of SL@K's authors, ``irbenchmark``.
+        """
+        if part not in ("valid", "test"):
+            raise InputError(f"Split.exclusions: expected valid or test, received {part!r}")
+        if part == "valid" or self.valid is None or self.protocol == "irbenchmark":
+            return (self.train,)
+        return (self.train, self.valid)
+
+    def __repr__(self) -> str:
+        parts = {"train": self.train, "valid": self.valid, "test": self.test}
+        sizes = ", ".join(f"{name} {part.n_pairs:,}" for name, part in parts.items() if part is not None)
+        head = f"{self.train.n_users:,} users, {self.train.n_items:,} items"
+        return f"Split({head}; pairs: {sizes}; protocol {self.protocol})"
+
+    def _repr_html_(self) -> str:
+        from shortlist.data.display import describe_split, html_table
+
+        return html_table("Split", describe_split(self))
 
 
 def hold_out_share(interactions: Interactions, share: float, seed: Seed) -> tuple[Interactions, Interactions]:
-    """A random share of each user's items, rounded half up; at least one item of each user remains.
+    """Hold out a random fraction of each user's items, rounded half up; at least one item of each user remains.
 
-    >>> met = Interactions.from_pairs([0] * 10 + [1], [*range(10), 3], user_ids=["a", "b"], item_ids=range(10))
-    >>> rest, held_out = hold_out_share(met, 0.2, seed=0)
+    >>> interactions = Interactions.from_pairs([0] * 10 + [1], [*range(10), 3], user_ids=["a", "b"], item_ids=range(10))
+    >>> rest, held_out = hold_out_share(interactions, 0.2, seed=0)
     >>> rest.user_counts().tolist(), held_out.user_counts().tolist()
     ([8, 1], [2, 0])
     """
@@ -46,9 +89,9 @@ def hold_out_share(interactions: Interactions, share: float, seed: Seed) -> tupl
 
 
 def hold_out_irbenchmark(train: Interactions, seed: Seed) -> tuple[Interactions, Interactions]:
-    """The validation rule of SL@K's authors: max(1, ⌊0.1·n⌋) random ones of a user's n training items.
+    """The validation rule of SL@K's authors: max(1, ⌊0.1·n⌋) random items of a user's n training items.
 
-    A user with a single item keeps it: the rule alone would leave nothing to learn from. (None of the authors' own
+    A user with a single item keeps it, unlike in the rule, which would leave no training items. (None of the authors'
     splits of this protocol has such a user.)
     """
     counts_U = train.user_counts()
@@ -58,32 +101,33 @@ def hold_out_irbenchmark(train: Interactions, seed: Seed) -> tuple[Interactions,
 def leave_last(
     interactions: Interactions, n: int = 1, *, cold_users: ColdUsers = "error"
 ) -> tuple[Interactions, Interactions]:
-    """Each user's last ``n`` items by time, those of one time in the order of their ids.
+    """Each user's last ``n`` items by time, with ties in the order of the source table.
 
-    Users with no more than ``n`` items are an error, or left out altogether if ``cold_users`` is ``"drop"``.
+    A repeated pair has the time of its last event. Without a log, ties are in the order of the item ids. Users with at
+    most ``n`` items are an error, or are dropped if ``cold_users`` is ``"drop"``.
     """
     if n < 1:
         raise InputError(f"leave_last.n: expected a whole number at least 1, received {n!r}")
-    times_P = _times(interactions, "leave_last")
-    order = np.lexsort((times_P, interactions.users_of_pairs()))  # stable: ties stay in the order of ids
+    _times(interactions, "leave_last")
+    order = np.argsort(last_event_of_pairs(interactions))  # events are sorted by user, then time
     from_end_P = interactions.indptr[1:].repeat(interactions.user_counts()) - np.arange(interactions.n_pairs)
-    held_P = np.empty(interactions.n_pairs, bool)
-    held_P[order] = from_end_P <= n
-    return _divide(interactions, held_P, cold_users, f"leave_last: n {n}", "filter with a larger core")
+    held_out_P = np.empty(interactions.n_pairs, bool)
+    held_out_P[order] = from_end_P <= n
+    return _divide(interactions, held_out_P, cold_users, f"leave_last: n {n}", "filter with a larger core")
 
 
 def at_time(
     interactions: Interactions, time: int, *, cold_users: ColdUsers = "error"
 ) -> tuple[Interactions, Interactions]:
-    """What happened at ``time`` or later, for all users at once.
+    """The interactions at ``time`` or later, with one time for all users.
 
-    Users who came later are an error, or left out altogether if ``cold_users`` is ``"drop"``.
+    Users without earlier interactions are an error, or are dropped if ``cold_users`` is ``"drop"``.
     """
-    held_P = _times(interactions, "at_time") >= time
-    if held_P.all() or not held_P.any():
-        side = "later" if held_P.any() else "earlier"
+    held_out_P = _times(interactions, "at_time") >= time
+    if held_out_P.all() or not held_out_P.any():
+        side = "later" if held_out_P.any() else "earlier"
         raise InputError(f"at_time: expected a time inside the table's, received one with every interaction {side}")
-    return _divide(interactions, held_P, cold_users, f"at_time: time {time}", "choose a later time")
+    return _divide(interactions, held_out_P, cold_users, f"at_time: time {time}", "choose a later time")
 
 
 def _hold_out_random(interactions: Interactions, wanted_U: IntArray, seed: Seed) -> tuple[Interactions, Interactions]:
@@ -92,9 +136,9 @@ def _hold_out_random(interactions: Interactions, wanted_U: IntArray, seed: Seed)
     users_P = interactions.users_of_pairs()
     order = np.lexsort((draw_P, users_P))
     place_P = np.arange(interactions.n_pairs) - interactions.indptr[users_P]  # within the user, in drawn order
-    held_P = np.empty(interactions.n_pairs, bool)
-    held_P[order] = place_P < wanted_U[users_P]
-    return interactions.select(~held_P), interactions.select(held_P)
+    held_out_P = np.empty(interactions.n_pairs, bool)
+    held_out_P[order] = place_P < wanted_U[users_P]
+    return interactions.select(~held_out_P), interactions.select(held_out_P)
 
 
 def _times(interactions: Interactions, owner: str) -> IntArray:
@@ -104,15 +148,20 @@ def _times(interactions: Interactions, owner: str) -> IntArray:
 
 
 def _divide(
-    interactions: Interactions, held_P: BoolArray, cold_users: ColdUsers, owner: str, advice: str
+    interactions: Interactions, held_out_P: BoolArray, cold_users: ColdUsers, owner: str, advice: str
 ) -> tuple[Interactions, Interactions]:
-    """Take the held-out pairs away, and see to the users who would be left without training items."""
-    rest = interactions.select(~held_P)
+    """Separate the held-out pairs, and handle users who would have no training items left."""
+    rest = interactions.select(~held_out_P)
     cold_U = (rest.user_counts() == 0) & (interactions.user_counts() > 0)
     if cold_U.any() and cold_users == "error":
         first = interactions.user_ids[int(np.argmax(cold_U))]
         raise InputError(
             f"{owner}: expected every user to keep training items, received {int(cold_U.sum())} without, first "
-            f"{first!r}; {advice}, or leave them out with cold_users drop"
+            f"{first!r}; {advice}, or drop them with cold_users drop"
         )
-    return rest, interactions.select(held_P & ~cold_U[interactions.users_of_pairs()])
+    return rest, interactions.select(held_out_P & ~cold_U[interactions.users_of_pairs()])
+
+
+def training_part(data: Interactions | Split) -> Interactions:
+    """The training interactions: those of train if a split is given."""
+    return data.train if isinstance(data, Split) else data

@@ -1,12 +1,12 @@
-"""What a data set is like: sizes, how activity and popularity are spread, and what may be odd about its split."""
+"""Statistics of a data set: sizes, distributions of activity and popularity, and irregularities of the split."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from shortlist.data.display import time_range
 from shortlist.data.interactions import FloatArray, IntArray, Interactions
 from shortlist.data.splits import Split
 
@@ -16,14 +16,14 @@ QUANTILES = {"min": 0.0, "q10": 0.1, "q25": 0.25, "median": 0.5, "q75": 0.75, "q
 def describe(split: Split) -> dict[str, Any]:
     """Statistics of a split, ready for JSON.
 
-    ``interactions`` counts a pair once, also if it stands in two parts; density, activity (items per user) and
-    popularity (users per item) are over these. ``cold_test_items`` are items of test that neither train nor valid
-    has; ``test_pairs_in_train`` and ``test_pairs_in_valid`` are pairs that no model should be asked for. Facts about a
-    part or a time that is not there are ``None``.
+    ``interactions`` counts a pair once, also if it is in two parts; density, activity (items per user) and popularity
+    (users per item) are based on these pairs. ``cold_test_items`` are items of test that are in neither train nor
+    valid; ``test_pairs_in_train`` and ``test_pairs_in_valid`` count test pairs that are also in train or valid. Values
+    of a missing part or time are ``None``.
 
-    >>> met = Interactions.from_pairs([0, 0, 1], [0, 1, 0], user_ids=["a", "b"], item_ids=["x", "y", "z"])
-    >>> asked = Interactions.from_pairs([0], [2], user_ids=["a", "b"], item_ids=["x", "y", "z"])
-    >>> facts = describe(Split(met, None, asked))
+    >>> train = Interactions.from_pairs([0, 0, 1], [0, 1, 0], user_ids=["a", "b"], item_ids=["x", "y", "z"])
+    >>> test = Interactions.from_pairs([0], [2], user_ids=["a", "b"], item_ids=["x", "y", "z"])
+    >>> facts = describe(Split(train, None, test))
     >>> facts["interactions"], facts["cold_test_items"], facts["users_without_test"]
     (4, 1, 1)
     """
@@ -48,12 +48,12 @@ def describe(split: Split) -> dict[str, Any]:
         "cold_test_items": None if test is None else _cold_items([train, valid], test),
         "test_pairs_in_train": _common(test, train),
         "test_pairs_in_valid": _common(test, valid),
-        "time": _time_range([part for part in parts.values() if part is not None]),
+        "time": time_range([part for part in parts.values() if part is not None]),
     }
 
 
 def gini(counts: IntArray | FloatArray) -> float:
-    """How unevenly counts are spread: 0 if all are equal, near 1 if one has everything.
+    """The Gini coefficient of counts: 0 if all are equal, near 1 if one has everything.
 
     G = 2·Σ_i i·x_i / (n·Σ_i x_i) − (n + 1)/n, with x ascending and i from 1.
 
@@ -67,49 +67,32 @@ def gini(counts: IntArray | FloatArray) -> float:
 
 
 def _keys(part: Interactions) -> IntArray:
-    """One number for each pair, ascending."""
+    """A unique number for each pair, ascending."""
     return part.users_of_pairs().astype(np.int64) * part.n_items + part.indices
 
 
 def _distinct(parts: list[Interactions | None]) -> IntArray:
     """The pairs of all parts, each once."""
     keys_P = np.sort(np.concatenate([_keys(part) for part in parts if part is not None]))
-    return keys_P[np.diff(keys_P, prepend=-1) > 0]  # np.unique hashes, which takes thirty times as long
+    return keys_P[np.diff(keys_P, prepend=-1) > 0]  # np.unique hashes, which is thirty times slower
 
 
 def _common(part: Interactions | None, other: Interactions | None) -> int | None:
-    """Number of pairs that stand in both parts."""
+    """Number of pairs in both parts."""
     if part is None or other is None:
         return None
     return part.n_pairs + other.n_pairs - len(_distinct([part, other]))
 
 
 def _cold_items(known: list[Interactions | None], test: Interactions) -> int:
-    """Number of items of test that none of the known parts has."""
+    """Number of items of test that are in none of the known parts."""
     known_I = np.sum([part.item_counts() for part in known if part is not None], axis=0)
     return int(((test.item_counts() > 0) & (known_I == 0)).sum())
 
 
 def _spread(counts: IntArray) -> dict[str, float]:
-    """Mean and quantiles; a quantile is a count that occurs, not one between two."""
+    """Mean and quantiles; a quantile is an observed count, without interpolation."""
     if not len(counts):
         return dict.fromkeys(["mean", *QUANTILES], 0)
     values = np.quantile(counts, list(QUANTILES.values()), method="inverted_cdf")
     return {"mean": float(counts.mean()), **{name: int(value) for name, value in zip(QUANTILES, values, strict=True)}}
-
-
-def _time_range(parts: list[Interactions]) -> dict[str, Any] | None:
-    """First and last time as the interactions hold them, with their dates if they are Unix times."""
-    times = [part.times for part in parts if part.times is not None and len(part.times)]
-    if not times:
-        return None
-    first, last = int(min(part.min() for part in times)), int(max(part.max() for part in times))
-    return {"first": first, "last": last, "first_date": _date(first, last), "last_date": _date(last, last)}
-
-
-def _date(time: int, last: int) -> str | None:
-    """The date of a Unix time in seconds, milli- or microseconds, which the last time tells: from 1973 to 5138."""
-    unit = next((unit for unit in (1, 10**3, 10**6) if 10**8 <= last / unit < 10**11), None)
-    if unit is None or time < 0:
-        return None
-    return datetime.fromtimestamp(time // unit, UTC).date().isoformat()

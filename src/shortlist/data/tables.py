@@ -1,35 +1,27 @@
-"""Reading tables: any of the formats in, one frame with the columns user, item and perhaps weight and time out."""
+"""Reading tables of all formats as a frame with the columns user, item and optionally weight and time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import polars as pl
 
-from shortlist.data import checks
+from shortlist.data.checks import Origin, check_columns
 from shortlist.data.columns import Columns, assign
-from shortlist.data.formats import RawTable, read_raw
+from shortlist.data.formats import read_raw
 from shortlist.data.sources import SINGLE, Source, find_parts, readable
 from shortlist.errors import InputError
-
-_CHECKS: Mapping[str, Callable[[RawTable, pl.Series], pl.Series]] = {
-    "user": checks.ids,
-    "item": checks.ids,
-    "weight": checks.weights,
-    "time": checks.times,
-}
 
 
 def read(path: str | Path, *, columns: Columns | None = None, delimiter: str | None = None) -> pl.DataFrame:
     """Read one table: a file, or an archive or folder that holds a single one.
 
-    The format follows from the name: ``.csv`` and ``.tsv`` (with a header), ``.parquet``, ``.ndjson``/``.jsonl``,
-    RecBole's ``.inter``, LightGCN's ``.txt``, MovieLens' ``.data``, ``.dat`` and ``.zip``; each also gzipped. Files
-    without a header are read as user, item, weight, time if they are ``.data`` or ``.dat``; elsewhere their columns are
-    said by position, ``Columns(user="1", item="2")``.
+    The file name determines the format: ``.csv`` and ``.tsv`` (with a header), ``.parquet``, ``.ndjson``/``.jsonl``,
+    RecBole's ``.inter``, LightGCN's ``.txt``, MovieLens' ``.data``, ``.dat`` and ``.zip``; each also gzipped. ``.data``
+    and ``.dat`` files without a header are read as user, item, weight, time; for other files without a header, give the
+    columns by position, ``Columns(user="1", item="2")``.
 
-    Ids keep their type. Those of text formats become whole numbers if all of them are, and read the same when written
+    Ids keep their type. Ids of text formats become integers if all of them are integers and are unchanged when written
     back: ``007`` stays text.
 
     >>> import tempfile
@@ -48,7 +40,7 @@ def read(path: str | Path, *, columns: Columns | None = None, delimiter: str | N
 def read_parts(
     path: str | Path, *, columns: Columns | None = None, delimiter: str | None = None
 ) -> dict[str, pl.DataFrame]:
-    """Read every table under a path: train, test and perhaps valid, or a single one under the key ``whole``."""
+    """Read every table under a path: train, test and optionally valid, or a single one under the key ``whole``."""
     sources = find_parts(Path(path))
     return {part: _read_source(source, columns or Columns(), delimiter) for part, source in sources.items()}
 
@@ -58,6 +50,4 @@ def _read_source(source: Source, columns: Columns, delimiter: str | None) -> pl.
     with readable(source.label, "a table"):
         chosen = assign(table.label, table.frame.collect_schema().names(), table.columns)
         raw = table.frame.select(pl.col(list(chosen.values()))).collect()
-        if raw.is_empty():
-            raise InputError(f"{source.label}: expected rows, received none")
-        return pl.DataFrame([_CHECKS[role](table, raw[name]).alias(role) for role, name in chosen.items()])
+        return check_columns(Origin(table.label, table.row_number, table.is_text), raw, chosen)

@@ -1,4 +1,4 @@
-"""What items are called, for lists that people read."""
+"""Titles of items, for display."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from shortlist.data.sources import readable
 from shortlist.errors import InputError
 
 TITLES = ("title", "name", "itemname", "itemtitle", "producttitle", "productname", "movietitle", "label", "description")
-"""The usual names of a column of titles, without case and punctuation."""
+"""Usual names of a column of titles, in lower case and without punctuation."""
 
 
 def item_titles(source: str, table: Path | None = None) -> dict[str, str]:
-    """Titles by item id, as text: of the given table, or those that come with a built-in set; none for other sources.
+    """Titles by item id, as text: of the given table, or of a built-in data set; empty for other sources.
 
     >>> item_titles("debian")["python3-jinja2"]
     'small but fast and easy to use stand-alone template engine'

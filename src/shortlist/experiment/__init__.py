@@ -1,7 +1,16 @@
 """Experiments: fit a model with a loss on a split, search the temperature, evaluate, and write the run."""
 
-from shortlist.experiment.experiment import SECTIONS, Callbacks, ExperimentConfig, ExperimentResult, fit, plan
+from shortlist.experiment.experiment import (
+    SECTIONS,
+    Callbacks,
+    ExperimentConfig,
+    ExperimentResult,
+    configure,
+    fit,
+    plan,
+)
 from shortlist.experiment.presets import PRESETS, Preset, preset
+from shortlist.experiment.progress import progress_callbacks
 
 __all__ = [
     "PRESETS",
@@ -10,7 +19,9 @@ __all__ = [
     "ExperimentConfig",
     "ExperimentResult",
     "Preset",
+    "configure",
     "fit",
     "plan",
     "preset",
+    "progress_callbacks",
 ]

@@ -1,4 +1,4 @@
-"""Named settings for published figures; docs/results/published.md says how close they come."""
+"""Named settings that reproduce published results; docs/results/published.md compares them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from shortlist.errors import unknown
 
 @dataclass(frozen=True)
 class Preset:
-    """A model, a loss and their settings under one name, with the figures that were published for them.
+    """A model, a loss and their settings under one name, with the published metrics.
 
-    ``published`` are test figures under the authors' protocol. How the settings were come by, and which have been
-    measured, is in ``docs/results/published.md``.
+    ``published`` holds test metrics under the authors' protocol. ``docs/results/published.md`` describes how the
+    settings were found and which have been measured.
     """
 
     data: str
@@ -28,7 +28,7 @@ class Preset:
     published: Mapping[str, float] = field(default_factory=dict)
 
     def settings_for(self, model: str, loss: str | None) -> dict[str, Mapping[str, Any]]:
-        """The settings as a start for a model and a loss: those of the preset's own are left out for others.
+        """The settings as defaults for a model and a loss; sections of another model or loss are left out.
 
         >>> sorted(preset("slatk-health-mf").settings_for("mf", "sl"))
         ['optimizer', 'training']
@@ -38,13 +38,13 @@ class Preset:
 
 
 def _read() -> dict[str, Preset]:
-    """The presets that come with the library. A name says the loss, the set and the model."""
-    told = yaml.safe_load((files("shortlist.experiment") / "presets.yaml").read_text(encoding="utf-8"))
+    """Read the presets of the library. Names have the form ``LOSS-DATASET-MODEL``."""
+    content = yaml.safe_load((files("shortlist.experiment") / "presets.yaml").read_text(encoding="utf-8"))
     found = {}
-    for name, settings in told["presets"].items():
+    for name, settings in content["presets"].items():
         loss, data, model = name.split("-")
         published = settings.pop("published")
-        found[name] = Preset(told["sets"][data], model, loss, told["k"], settings, published)
+        found[name] = Preset(content["sets"][data], model, loss, content["k"], settings, published)
     return found
 
 
@@ -53,7 +53,7 @@ PRESETS: dict[str, Preset] = _read()
 
 
 def preset(name: str) -> Preset:
-    """The preset of a name.
+    """Look up a preset by name.
 
     >>> preset("slatk-helth-mf")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Ranking losses: functions of a score table, or of positive and negative scores in a loop of one's own.
+"""Ranking losses: functions of a score table, or of positive and negative scores in your own training loop.
 
 >>> import torch
 >>> from shortlist.losses import SLAtK
@@ -22,6 +22,7 @@ from shortlist.losses.relaxed_sorts import NeuralNDCG, SmoothNDCG
 from shortlist.losses.softmax import BSL, PSL, SL
 from shortlist.losses.surrogates import SONG, ApproxNDCG, SONGAtK
 from shortlist.losses.topk import SLAtK, SLAtKDetached, SogSLAtK, Talos
+from shortlist.thresholds import TopKThreshold
 
 __all__ = [
     "AUC",
@@ -66,5 +67,6 @@ __all__ = [
     "SogCLR",
     "SogSLAtK",
     "Talos",
+    "TopKThreshold",
     "registry",
 ]

@@ -1,4 +1,4 @@
-"""What losses say of themselves, for the command and for pages: their families, who stands against a positive."""
+"""Descriptions of losses for the command and for pages: families, summaries, negatives."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from shortlist.losses.base import Loss, registry
 
 @dataclass(frozen=True)
 class Family:
-    """Losses that differ by little and stand side by side in one file."""
+    """Related losses, defined in one file."""
 
     name: str
     """The file's name: ``softmax``."""
 
     title: str
-    """What the file's docstring calls them."""
+    """The title in the file's docstring."""
 
     about: str
     """What they have in common."""
@@ -27,7 +27,7 @@ class Family:
 
 
 def families(names: Iterable[str] | None = None) -> list[Family]:
-    """The families of some registered losses, or of all; this library's own come first.
+    """The families of the given registered losses, or of all; this library's families come first.
 
     >>> [(family.name, family.losses) for family in families(["sl", "bpr", "bce"])]
     [('pairwise', ('bpr',)), ('pointwise', ('bce',)), ('softmax', ('sl',))]
@@ -48,12 +48,12 @@ def _family(names: list[str]) -> Family:
 
 
 def family_name(loss: type[Loss]) -> str:
-    """The name of the file that holds the loss, with that of its package where it is another than this."""
+    """The name of the file that defines the loss, with the package name for losses of other packages."""
     return loss.__module__.removeprefix("shortlist.losses.")
 
 
 def is_own(loss: type[Loss]) -> bool:
-    """Whether the loss is this library's, and not one of another package."""
+    """Whether the loss belongs to this library, not to another package."""
     return loss.__module__.startswith("shortlist.")
 
 
@@ -67,7 +67,7 @@ def summary(cls: type) -> str:
 
 
 def against(loss: type[Loss]) -> str:
-    """Who stands against a positive, unless training is told otherwise.
+    """The negatives that a positive is compared with by default.
 
     >>> against(registry["sl"]), against(registry["bpr"])
     ('all items', '1 negative drawn for each positive')

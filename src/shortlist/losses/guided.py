@@ -1,4 +1,4 @@
-"""GuidedRec: a small network learns what DCG is, and the model learns from the network."""
+"""GuidedRec: a small network learns to predict DCG, and the model maximises the prediction."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from shortlist.losses.base import Loss, mean_over_positives, registry
+from shortlist.adam import adam_step_
+from shortlist.losses.base import Loss, mean_over_positives, random_like, registry
 from shortlist.losses.gains import dcg_discount
 from shortlist.parameters import param
-from shortlist.scores import ScoreTable, Similarity
-
-_BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8  # Adam's
+from shortlist.scores import ScoreTable, Similarity, Sizes
 
 
 @registry.register("guidedrec")
 class GuidedRec(Loss):
-    r"""GuidedRec: binary cross-entropy of a positive and N negatives, less their DCG as a network estimates it.
+    r"""GuidedRec: binary cross-entropy of a positive and N negatives, minus their DCG as estimated by a network.
 
     .. math:: L_{ui} = \frac{1}{N+1}\Bigl[N \ln\bigl(1 + e^{-s_i}\bigr)
               + \sum_{j=1}^{N} \ln\bigl(1 + e^{s_j}\bigr)\Bigr] - w\,E\bigl(\sigma(s), y\bigr)
 
-    The network E reads the list of N + 1 pairs (σ(s), label): two layers with tanh, times a layer of all products of
-    two entries of the list, to 8 numbers, to one, with tanh. After each step it takes a step of its own Adam to make
-    (E − DCG)² smaller. Slots of the list are shuffled by the table's generator, since DCG does not depend on them;
-    where there are more than N negatives the generator chooses, and without one the first are taken; slots that stay
-    empty are 0. Weights and moments of the network are part of every checkpoint. Sampling weights are not used.
+    The network E reads the list of N + 1 pairs (σ(s), label): two layers with tanh, multiplied by a layer over all
+    products of two entries of the list, then a layer of 8 units and one of 1 unit, each with tanh. After each step of
+    the model, the network takes an Adam step that reduces (E − DCG)². The table's generator shuffles the slots of the
+    list, since DCG does not depend on their order. If there are more than N negatives, the generator selects N; without
+    a generator the first N are taken. Empty slots are 0. Weights and moments of the network are part of every
+    checkpoint. Sampling weights are not used.
 
-    Published as three steps in turn, of the model by cross-entropy, of the network, and of the model by E; here the two
-    of the model are one. In a loop of one's own call ``after_step(rate)`` after the optimiser's step.
+    The publication alternates three steps: of the model by cross-entropy, of the network, and of the model by E. Here
+    the two steps of the model are one. In your own training loop, call ``after_step(rate)`` after the optimiser's step.
 
     Rashed et al., "A Guided Learning Approach for Item Recommendation via Surrogate Loss Learning", SIGIR 2021.
 
@@ -40,11 +40,11 @@ class GuidedRec(Loss):
     tensor(1.2477)
     """
 
-    formula = "(N·ln(1 + exp(−s_i)) + Σ_j ln(1 + exp(s_j)))/(N + 1) − w·E(list), E a network that learns DCG"
+    formula = "(N·ln(1 + exp(−s_i)) + Σ_j ln(1 + exp(s_j)))/(N + 1) − w·E(list), E a network that predicts DCG"
     target = "DCG"
     citation = "Rashed et al., SIGIR 2021"
     cost = "a small network on ten scores for each positive"
-    use = "To compare with: NDCG as a network has learnt it."
+    use = "As a baseline: NDCG predicted by a network."
     similarity: ClassVar[Similarity] = "cosine"
     sampled: ClassVar[int | None] = 9
 
@@ -65,11 +65,11 @@ class GuidedRec(Loss):
         for name in ("network", "mean", "square"):
             self.register_buffer(name, torch.zeros(count))
         self.register_buffer("steps", torch.zeros((), dtype=torch.long))
-        self._lists: tuple[Tensor, Tensor] | None = None
-        self.start(0, 0, 0, torch.Generator().manual_seed(0))
+        self._lists: tuple[Tensor, Tensor, Tensor | None] | None = None
+        self.initialize(Sizes(), torch.Generator().manual_seed(0))
 
-    def start(self, n_users: int, n_items: int, n_pairs: int, generator: torch.Generator) -> None:
-        """A new network: weights by their layer's width (Glorot), biases 0."""
+    def initialize(self, sizes: Sizes, generator: torch.Generator) -> None:
+        """A new network with Glorot-uniform weights and zero biases."""
         parts = []
         for inner, outer in self._shapes:
             spread = math.sqrt(6 / (inner + outer))
@@ -80,40 +80,40 @@ class GuidedRec(Loss):
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        score_PN, there_PN = self._drawn(table)
+        score_PN, present_PN = self._drawn(table)
         pos_P = table.positives()
-        count_P = there_PN.sum(1)
-        entropy_P = count_P * F.softplus(-pos_P) + (F.softplus(score_PN) * there_PN).sum(1)
-        list_PSC, dcg_P = self._slots(table, pos_P, score_PN, there_PN)
+        count_P = present_PN.sum(1)
+        entropy_P = count_P * F.softplus(-pos_P) + (F.softplus(score_PN) * present_PN).sum(1)
+        list_PSC, dcg_P = self._slots(table, pos_P, score_PN, present_PN)
         if self.training and torch.is_grad_enabled():
-            self._lists = list_PSC.detach(), dcg_P
+            self._lists = list_PSC.detach(), dcg_P, table.context.weight_P
         estimate_P = self._estimate(self.network.to(pos_P.dtype), list_PSC)
-        return mean_over_positives(entropy_P / (count_P + 1) - self.weight * estimate_P)
+        return mean_over_positives(table, entropy_P / (count_P + 1) - self.weight * estimate_P)
 
     def _drawn(self, table: ScoreTable) -> tuple[Tensor, Tensor]:
-        """The scores of N negatives of each positive's row, and which of them are there."""
-        matrix_RC, taken_RC = table.matrix(), table.is_positive()
+        """The scores of N negatives of each positive's row, and a mask that is false at padding."""
+        matrix_RC, taken_RC = table.matrix(), ~table.is_negative()
         key_RC = torch.zeros_like(matrix_RC)
-        if table.generator is not None and matrix_RC.shape[1] > self.negatives:
-            key_RC = torch.rand(matrix_RC.shape, generator=table.generator, dtype=matrix_RC.dtype)
+        if table.context.generator is not None and matrix_RC.shape[1] > self.negatives:
+            key_RC = random_like(matrix_RC, table.context.generator)
         column_RN = key_RC.masked_fill(taken_RC, 2).argsort(dim=1, stable=True)[:, : self.negatives]
-        there_RN = ~taken_RC.gather(1, column_RN)
-        score_RN = matrix_RC.gather(1, column_RN).masked_fill(~there_RN, 0)
+        present_RN = ~taken_RC.gather(1, column_RN)
+        score_RN = matrix_RC.gather(1, column_RN).masked_fill(~present_RN, 0)
         missing = self.negatives - score_RN.shape[1]
-        score_RN, there_RN = F.pad(score_RN, (0, missing)), F.pad(there_RN, (0, missing))
-        return table.per_positive(score_RN), table.per_positive(there_RN)
+        score_RN, present_RN = F.pad(score_RN, (0, missing)), F.pad(present_RN, (0, missing))
+        return table.per_positive(score_RN), table.per_positive(present_RN)
 
-    def _slots(self, table: ScoreTable, pos_P: Tensor, score_PN: Tensor, there_PN: Tensor) -> tuple[Tensor, Tensor]:
+    def _slots(self, table: ScoreTable, pos_P: Tensor, score_PN: Tensor, present_PN: Tensor) -> tuple[Tensor, Tensor]:
         """The lists that the network reads, slots × (σ(s), label), and their DCG."""
-        chance_PS = torch.cat([pos_P.unsqueeze(1), score_PN], 1).sigmoid()
-        chance_PS = chance_PS * F.pad(there_PN, (1, 0), value=True)
-        label_PS = torch.zeros_like(chance_PS)
+        probability_PS = torch.cat([pos_P.unsqueeze(1), score_PN], 1).sigmoid()
+        probability_PS = probability_PS * F.pad(present_PN, (1, 0), value=True)
+        label_PS = torch.zeros_like(probability_PS)
         label_PS[:, 0] = 1
-        rank_P = 1 + ((score_PN.detach() >= pos_P.detach().unsqueeze(1)) & there_PN).sum(1)
-        if table.generator is not None:
-            order_PS = torch.rand(chance_PS.shape, generator=table.generator).argsort(1)
-            chance_PS, label_PS = chance_PS.gather(1, order_PS), label_PS.gather(1, order_PS)
-        return torch.stack([chance_PS, label_PS], 2), dcg_discount(rank_P.to(pos_P.dtype))
+        rank_P = 1 + ((score_PN.detach() >= pos_P.detach().unsqueeze(1)) & present_PN).sum(1)
+        if table.context.generator is not None:
+            order_PS = random_like(probability_PS, table.context.generator, torch.float32).argsort(1)
+            probability_PS, label_PS = probability_PS.gather(1, order_PS), label_PS.gather(1, order_PS)
+        return torch.stack([probability_PS, label_PS], 2), dcg_discount(rank_P.to(pos_P.dtype))
 
     def _estimate(self, network: Tensor, list_PSC: Tensor) -> Tensor:
         """E of each list."""
@@ -128,22 +128,20 @@ class GuidedRec(Loss):
 
         flat_PI = list_PSC.flatten(1)
         products_PI = (flat_PI.unsqueeze(2) * flat_PI.unsqueeze(1)).flatten(1)
-        both_PH = layer(1, layer(0, flat_PI)) * layer(2, products_PI)
-        return layer(4, layer(3, both_PH)).squeeze(1)
+        hidden_PH = layer(1, layer(0, flat_PI)) * layer(2, products_PI)
+        return layer(4, layer(3, hidden_PH)).squeeze(1)
 
-    def after_step(self, rate: float) -> None:
-        """A step of the network's own, on the lists that were seen last."""
+    def after_step(self, rate: float | None = None, *, grad_scale: float = 1.0) -> None:
+        """An Adam step of the network on the lists of the last forward pass."""
         if self._lists is None or not len(self._lists[1]):
             return
-        list_PSC, dcg_P = (part.to(self.network.dtype) for part in self._lists)
+        list_PSC, dcg_P = (part.to(self.network.dtype) for part in self._lists[:2])
+        weight_P = None if self._lists[2] is None else self._lists[2].to(self.network.dtype)
         self._lists = None
         with torch.enable_grad():
             network = self.network.detach().clone().requires_grad_()
-            error = (self._estimate(network, list_PSC) - dcg_P).square().mean()
+            error_P = (self._estimate(network, list_PSC) - dcg_P).square()
+            error = error_P.mean() if weight_P is None else (error_P * weight_P).sum() / weight_P.sum().clamp(min=1e-30)
             (grad,) = torch.autograd.grad(error, network)
         self.steps += 1
-        count = int(self.steps)
-        self.mean.lerp_(grad, 1 - _BETA1)
-        self.square.mul_(_BETA2).addcmul_(grad, grad, value=1 - _BETA2)
-        root = (self.square / (1 - _BETA2**count)).sqrt_().add_(_EPS)
-        self.network.addcdiv_(self.mean, root, value=-self.rate / (1 - _BETA1**count))
+        adam_step_(self.network, grad, self.mean, self.square, step=int(self.steps), lr=self.rate)

@@ -14,7 +14,7 @@ from shortlist.scores import Hinge as HingeKernel
 from shortlist.scores import Kernel, ScoreTable, Softplus, positive_pair_sum
 from shortlist.scores.table import ranks_among_positives
 
-_BLOCK = 1 << 22  # numbers that are worked on at once where pairs are compared one by one
+_BLOCK = 1 << 22  # numbers per block where pairs are compared one by one
 
 _EULER = 0.5772156649015329
 
@@ -35,19 +35,19 @@ class BPR(Loss):
     formula = "mean_j ln(1 + exp(s_j − s_i))"
     target = "AUC"
     citation = "Rendle et al., UAI 2009"
-    cost = "a draw for each positive; exactly, a pass over all items for each positive"
-    use = "The plainest choice where all pairs of items matter alike, such as a ranking that is read to its end."
+    cost = "one drawn negative per positive; with all items, one pass over them per positive"
+    use = "The standard choice where all pairs of items matter equally, such as a ranking that is read to its end."
     sampled: ClassVar[int | None] = 1
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        population_P = table.per_positive(table.n_represented_R.clamp(min=1))
-        return mean_over_positives(table.pair_sum(Softplus()) / population_P)
+        n_represented_P = table.per_positive(table.n_represented_R.clamp(min=1))
+        return mean_over_positives(table, table.pair_sum(Softplus()) / n_represented_P)
 
 
 @registry.register("hinge")
 class Hinge(Loss):
-    r"""Hinge loss of pairs, known as triplet loss: a positive is to lead each negative by a margin.
+    r"""Hinge loss of pairs, known as triplet loss: a positive should score above each negative by a margin.
 
     .. math:: L_{ui} = \frac{1}{|N_u|} \sum_{j \in N_u} \max(0, s_{uj} - s_{ui} + m)
 
@@ -60,24 +60,24 @@ class Hinge(Loss):
     formula = "mean_j max(0, s_j − s_i + m)"
     target = "AUC"
     citation = "Schroff et al., CVPR 2015"
-    cost = "one drawn negative a positive; exactly, a pass over all items for each positive"
-    use = "Where a lead beyond the margin is to earn nothing more."
+    cost = "one drawn negative per positive; with all items, one pass over them per positive"
+    use = "Where pairs separated by more than the margin should have no gradient."
     collapse_hint = "a larger loss.margin"
     sampled: ClassVar[int | None] = 1
 
     margin: float = param(
-        default=1.0, at_least=0, help="margin m by which a positive is to lead", search=Search(0.1, 5.0, log=True)
+        default=1.0, at_least=0, help="margin m between a positive and a negative", search=Search(0.1, 5.0, log=True)
     )
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        population_P = table.per_positive(table.n_represented_R.clamp(min=1))
-        return mean_over_positives(table.pair_sum(HingeKernel(self.margin)) / population_P)
+        n_represented_P = table.per_positive(table.n_represented_R.clamp(min=1))
+        return mean_over_positives(table, table.pair_sum(HingeKernel(self.margin)) / n_represented_P)
 
 
 @registry.register("ranknet")
 class RankNet(Loss):
-    r"""RankNet: BPR for graded labels, where a positive is also to stand above positives of a lower grade.
+    r"""RankNet: BPR for graded labels, where a positive should also score above positives of a lower grade.
 
     .. math:: L_{ui} = \frac{1}{|B_{ui}|} \sum_{j \in B_{ui}} \ln\bigl(1 + e^{s_{uj}-s_{ui}}\bigr),\quad
               B_{ui} = \{j : y_{uj} < y_{ui}\}
@@ -93,26 +93,26 @@ class RankNet(Loss):
     formula = "mean_{j: y_j < y_i} ln(1 + exp(s_j − s_i))"
     target = "order of pairs"
     citation = "Burges et al., ICML 2005"
-    cost = "that of BPR, and where labels are graded a term for each pair of a user's positives"
+    cost = "that of BPR; with graded labels, also a term for each pair of a user's positives"
     use = "Where labels are graded and each pair in the wrong order counts the same."
     sampled: ClassVar[int | None] = 1
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
         sum_P, count_P = table.pair_sum(Softplus()), table.per_positive(table.n_represented_R)
-        if table.grade_P is not None:
-            grade_P = table.grade_P
+        if table.context.grade_P is not None:
+            grade_P = table.context.grade_P
             at_least_P = ranks_among_positives(grade_P, table.row_P)
             count_P = count_P + table.per_positive(torch.bincount(table.row_P)) - at_least_P
             sum_P = sum_P + positive_pair_sum(
                 table, Softplus(), lambda better_Q, worse_Q: (grade_P[better_Q] > grade_P[worse_Q]).to(sum_P.dtype)
             )
-        return mean_over_positives(sum_P / count_P.clamp(min=1))
+        return mean_over_positives(table, sum_P / count_P.clamp(min=1))
 
 
 @dataclass(frozen=True)
 class _Violation(Kernel):
-    """φ(x) = 1 where x > −m, else 0: who counts as a violator."""
+    """φ(x) = 1 where x > −m, else 0: the indicator of violators."""
 
     margin: float
 
@@ -125,16 +125,16 @@ class _Violation(Kernel):
 
 @registry.register("warp")
 class WARP(Loss):
-    r"""Weighted approximate-rank pairwise loss: a hinge at a violator, by the rank that is read off the search for it.
+    r"""Weighted approximate-rank pairwise loss: a hinge at a violator, weighted by the rank that its search estimates.
 
     .. math:: L_{ui} = \Phi(\hat r_{ui})\,\max(0, m + s_{uj} - s_{ui}),\quad
               \hat r_{ui} = \bigl\lfloor |N_u| / q \bigr\rfloor,\quad \Phi(r) = \sum_{k \le r} 1/k
 
-    where j is the first violator, a negative with :math:`s_{uj} > s_{ui} - m`, and q the number of negatives that are
-    looked at until it is found; 0 if there is none. Negatives are looked at in the order in which they were drawn, or
-    where there is a generator in an order of its choice; the weights of a sample are not asked for. ``rank="counted"``
-    takes what the search stands for: r is the number of violators, with weights where there are any, and the hinge
-    their mean. It has none of the search's noise.
+    where j is the first violator, a negative with :math:`s_{uj} > s_{ui} - m`, and q the number of negatives examined
+    until it is found; 0 if there is none. Negatives are examined in the order in which they were drawn, or in random
+    order if there is a generator; sampling weights are not used. ``rank="counted"`` computes what the search estimates:
+    r is the number of violators, weighted if there are sampling weights, and the hinge is their mean. It has no
+    sampling noise from the search.
 
     Weston et al., "WSABIE: Scaling Up to Large Vocabulary Image Annotation", IJCAI 2011.
 
@@ -148,16 +148,16 @@ class WARP(Loss):
     formula = "Φ(⌊|N_u|/q⌋)·max(0, m + s_j − s_i), Φ(r) = Σ_{k≤r} 1/k, j the first violator, at trial q"
     target = "precision at the top"
     citation = "Weston et al., IJCAI 2011"
-    cost = "100 drawn negatives a positive; exactly, two passes over all items for each positive"
-    use = "Where the top matters and negatives are drawn; with the whole catalogue choose rank=counted."
+    cost = "100 drawn negatives per positive; with all items, two passes over them per positive"
+    use = "Where the top matters and negatives are drawn; with the full catalogue set rank=counted."
     collapse_hint = "a larger loss.margin"
     sampled: ClassVar[int | None] = 100
 
     margin: float = param(
-        default=1.0, above=0, help="margin m by which a positive is to lead", search=Search(0.1, 5.0, log=True)
+        default=1.0, above=0, help="margin m between a positive and a negative", search=Search(0.1, 5.0, log=True)
     )
     rank: Literal["drawn", "counted"] = param(
-        default="drawn", help="how the rank is found: by the first violator drawn, or by counting all at hand"
+        default="drawn", help="how the rank is estimated: from the first violator drawn, or by counting all violators"
     )
 
     def value(self, table: ScoreTable) -> Tensor:
@@ -165,34 +165,37 @@ class WARP(Loss):
         return self._counted(table) if self.rank == "counted" else self._drawn(table)
 
     def _counted(self, table: ScoreTable) -> Tensor:
-        """By sums over all negatives at hand, each of which stands for its share of those of the catalogue."""
+        """By sums over all negatives of the table, scaled to those of the catalogue."""
         with torch.no_grad():
             count_P = table.pair_sum(_Violation(self.margin))
         mean_P = table.pair_sum(HingeKernel(self.margin)) / count_P.clamp(min=1e-30)  # 0/1e-30 where there is none
-        return mean_over_positives(_harmonic(count_P * table.per_positive(table.sampling_scale_R())) * mean_P)
+        return mean_over_positives(table, _harmonic(count_P * table.per_positive(table.sampling_scale_R())) * mean_P)
 
     def _drawn(self, table: ScoreTable) -> Tensor:
         """By the first violator of each positive that has one."""
         score_RC, pos_P = table.matrix(), table.positives()
         n_columns = score_RC.shape[1]
         order_C = torch.arange(n_columns, device=score_RC.device)
-        if table.generator is not None:
-            order_C = torch.randperm(n_columns, generator=table.generator)
-        positive_RC = table.is_positive()
-        negative_RC = score_RC.detach().masked_fill(positive_RC, -torch.inf)
+        generator = table.context.generator
+        if generator is not None:
+            drawn_C = torch.randperm(n_columns, generator=generator, device=generator.device)
+            order_C = drawn_C.to(score_RC.device)
+        other_RC = ~table.is_negative()
+        negative_RC = score_RC.detach().masked_fill(other_RC, -torch.inf)
         found_V, place_V = _first_violators(negative_RC, order_C, pos_P.detach(), table.row_P, self.margin)
         row_V = table.row_P[found_V]
-        # the row's own positives are passed over in silence: they are no trials
-        row_H, column_H = positive_RC.nonzero(as_tuple=True)
-        hit_H = (row_H * n_columns + torch.argsort(order_C)[column_H]).sort().values
-        before_V = torch.searchsorted(hit_H, row_V * n_columns + place_V) - torch.searchsorted(hit_H, row_V * n_columns)
+        # the row's own positives are skipped: they do not count as trials
+        row_Q, column_Q = other_RC.nonzero(as_tuple=True)
+        other_Q = (row_Q * n_columns + torch.argsort(order_C)[column_Q]).sort().values
+        first_V = row_V * n_columns
+        before_V = torch.searchsorted(other_Q, first_V + place_V) - torch.searchsorted(other_Q, first_V)
         rank_V = (table.catalogue_negatives_R()[row_V] / (1 + place_V - before_V)).floor()
         lead_V = pos_P[found_V] - score_RC[row_V, order_C[place_V]]
-        return (_harmonic(rank_V) * (self.margin - lead_V)).sum() / max(1, len(pos_P))
+        return mean_over_positives(table, _harmonic(rank_V) * (self.margin - lead_V), found_V)
 
 
 def _harmonic(rank: Tensor) -> Tensor:
-    """Σ_{k≤r} 1/k, also for what is no whole number.
+    """Σ_{k≤r} 1/k, extended to real r by the digamma function.
 
     >>> [round(value, 4) for value in _harmonic(torch.tensor([1.0, 2.0, 4.0])).tolist()]
     [1.0, 1.5, 2.0833]
@@ -203,9 +206,9 @@ def _harmonic(rank: Tensor) -> Tensor:
 def _first_violators(
     negative_RC: Tensor, order_C: Tensor, pos_P: Tensor, row_P: Tensor, margin: float
 ) -> tuple[Tensor, Tensor]:
-    """The positives that have a violator, and its place in the order of columns; what is no number counts as one.
+    """The positives that have a violator, and its position in the order of columns; NaN counts as a violator.
 
-    Most find one soon: more and more columns are looked at, for those that have none so far.
+    Most positives have one early: the number of examined columns grows for those without a violator so far.
     """
     found, place = [row_P[:0]], [row_P[:0]]
     searching_P, start, width = torch.arange(len(pos_P), device=row_P.device), 0, 32

@@ -1,4 +1,4 @@
-"""The recall family: a smooth rank of each positive, and how much Recall@N it stands for over all N at once."""
+"""The recall family: a smooth rank of each positive, and its contribution to Recall@N over all N."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Phi = Literal["hinge", "sigmoid", "exponential", "softplus"]
 RankEstimator = Literal["unbiased", "published"]
 
 _STEEPEST = 60.0
-"""The exponent from which on an exponential goes on as its tangent: no cosine reaches it, and floats do not end."""
+"""The exponent above which an exponential continues as its tangent, so that it cannot overflow; cosines stay below."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Scaled(Kernel):
 
 
 class SmoothRank(NamedTuple):
-    """``R = 1 + Σ_{j≠i} φ(c·(s_j − s_i))`` of each positive, as ln R and as R − 1: each is exact where it is small."""
+    """``R = 1 + Σ_{j≠i} φ(c·(s_j − s_i))`` of each positive, as ln R and R − 1, each accurate where it is small."""
 
     log_P: Tensor
     excess_P: Tensor
@@ -60,14 +60,14 @@ def smooth_rank(
 ) -> SmoothRank:
     """The rank among negatives, or among all items.
 
-    ``unbiased``: negatives that are a sample count for as many as they stand for, those of the catalogue over those at
-    hand. ``published``: the whole rank of the sample is scaled, R = (n/|I′|)·(1 + Σφ), Eq. 24 of the paper.
-    The sum of exponentials is one of the row; the others are one of each pair.
+    ``unbiased``: each sampled negative counts as |N_u|/|I′| items, the number of negatives in the catalogue divided by
+    that in the sample. ``published``: the complete rank of the sample is scaled, R = (n/|I′|)·(1 + Σφ), Eq. 24 of the
+    paper. The sum of exponentials is computed per row, the others per pair.
     """
     if estimator == "published" and not table.is_full_catalogue:
-        at_hand_R = table.n_negatives_R.clamp(min=1)
-        sampled = _smooth_rank(table, phi, scale, margin, over, at_hand_R / table.n_represented_R.clamp(min=1))
-        factor_P = table.per_positive(table.catalogue_R() / at_hand_R)
+        n_negatives_R = table.n_negatives_R.clamp(min=1)
+        sampled = _smooth_rank(table, phi, scale, margin, over, n_negatives_R / table.n_represented_R.clamp(min=1))
+        factor_P = table.per_positive(table.catalogue_R() / n_negatives_R)
         return SmoothRank(sampled.log_P + factor_P.log(), factor_P * (1 + sampled.excess_P) - 1)
     return _smooth_rank(table, phi, scale, margin, over, table.sampling_scale_R())
 
@@ -99,7 +99,7 @@ def _log_rank_of_exponentials(table: ScoreTable, scale: float, over: Over, count
 
 
 def _expm1(x: Tensor) -> Tensor:
-    """eˣ − 1, and its tangent where it would leave the range of floats."""
+    """eˣ − 1, continued as its tangent where it would overflow."""
     tangent = (x + (1 - _STEEPEST)) * math.exp(_STEEPEST)
     return torch.where(x > _STEEPEST, tangent, x.clamp(max=_STEEPEST).expm1())
 
@@ -123,15 +123,15 @@ def mass(table: ScoreTable, alpha: float) -> Tensor:
 
 @registry.register("croloss")
 class CROLoss(Loss):
-    r"""CROLoss: Recall@N for all N at once, those near the top by more the larger α is.
+    r"""CROLoss: Recall@N over all N, where a larger α puts more weight on small N.
 
     .. math:: L_{ui} = \frac{\int_1^{R_{ui}} t^{-\alpha}\,dt}{\int_1^{n+1} t^{-\alpha}\,dt},\quad
               R_{ui} = 1 + \sum_{j \ne i} \varphi\bigl(c\,(s_{uj}-s_{ui})\bigr)
 
-    over the user's negatives, or with ``over="all"`` over all other items of the catalogue of n, as published. The
-    factor c makes the ten times cosine of the paper. φ is max(0, x + m), σ(x), eˣ or ln(1 + eˣ). Special cases, each
-    up to a factor: the exponential with α = 1 over all items is SL at τ = 1/c, divided by ln(n + 1); with α = 0, hinge
-    is the triplet loss summed over negatives and softplus BPR, divided by n.
+    over the user's negatives, or with ``over="all"`` over all other items of the catalogue of size n, as published. The
+    paper multiplies cosines by c = 10. φ is max(0, x + m), σ(x), eˣ or ln(1 + eˣ). Special cases, each up to a factor:
+    the exponential with α = 1 over all items is SL at τ = 1/c, divided by ln(n + 1); with α = 0, hinge is the triplet
+    loss and softplus is BPR, both summed over negatives and divided by n.
 
     From a sample I′ of negatives the rank is estimated as R = 1 + (|N_u|/|I′|)·Σφ: unbiased, and 1 for a perfect rank.
     ``estimator="published"`` is the paper's Eq. 24, R = (n/|I′|)·(1 + Σφ), which is n/|I′| for a perfect rank.
@@ -146,21 +146,21 @@ class CROLoss(Loss):
     target = "Recall@N over all N"
     collapse_hint = "a smaller loss.scale"
     citation = "Tang et al., CIKM 2022"
-    cost = "some 50 passes over a user's scores; with the hinge one for each positive, with the exponential one for all"
-    use = "Where the candidates of the next stage are retrieved: Recall@N, for N that α chooses."
+    cost = "about 50 passes over a user's scores; with the hinge one per positive, with the exponential one in total"
+    use = "For candidate retrieval before a ranking stage: Recall@N, with the emphasis on N set by α."
     similarity: ClassVar[Similarity] = "cosine"
 
     kernel: Phi = param(
         default="softplus",
-        help="φ, the smooth form of the step by which a rank counts",
+        help="φ, the smooth replacement of the unit step in the rank",
         search=Search(choices=("hinge", "sigmoid", "exponential", "softplus")),
     )
     alpha: float = param(
-        default=1.0, at_least=0, help="α, by how much more small N count than large ones", search=Search(0.6, 1.6)
+        default=1.0, at_least=0, help="α, the emphasis on small N over large N", search=Search(0.6, 1.6)
     )
     scale: float = param(default=10.0, above=0, help="factor c on the scores", search=Search(2.0, 50.0, log=True))
     margin: float = param(default=5.0, help="margin m of the hinge, on scaled scores")
-    over: Over = param(default="negatives", help="whom the rank counts: the user's negatives, or all other items")
+    over: Over = param(default="negatives", help="items that the rank counts: the user's negatives, or all others")
     estimator: RankEstimator = param(
         default="unbiased",
         help="ranks from a sample I′: 1 + (|N_u|/|I′|)·Σφ (unbiased), or (n/|I′|)·(1 + Σφ) (published, Eq. 24)",
@@ -169,18 +169,18 @@ class CROLoss(Loss):
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
         rank = smooth_rank(table, self.kernel, self.scale, self.margin, self.over, self.estimator)
-        return mean_over_positives(integral(*rank, self.alpha) / mass(table, self.alpha))
+        return mean_over_positives(table, integral(*rank, self.alpha) / mass(table, self.alpha))
 
 
 @registry.register("croloss_lambda")
 class CROLossLambda(Loss):
-    r"""CROLoss-lambda: a rank by one kernel says how much a positive matters, a rank by another is pushed.
+    r"""CROLoss-lambda: a rank by one kernel weights each positive, and a rank by another kernel is minimised.
 
     .. math:: L_{ui} = \frac{R_1^{-\alpha}}{\int_1^{n+1} t^{-\alpha}\,dt}\,(R_2 - 1),\quad
               R_k = 1 + \sum_{j \ne i} \varphi_k\bigl(c\,(s_{uj}-s_{ui})\bigr)
 
-    with R₁ held constant; φ₁ may be the unit step, so that R₁ is the rank itself. (As published R₂ stands in the place
-    of R₂ − 1, with the same gradient.) With φ₁ = φ₂ the gradient is that of
+    with constant R₁. φ₁ may be the unit step, and then R₁ is the exact rank. (The publication has R₂ in place of
+    R₂ − 1, with the same gradient.) With φ₁ = φ₂ the gradient is that of
     :class:`~shortlist.losses.recall.CROLoss`, which explains the other parameters.
 
     Tang et al., "CROLoss: Towards a Customizable Loss for Retrieval Models in Recommender Systems", CIKM 2022.
@@ -193,26 +193,26 @@ class CROLossLambda(Loss):
     target = "Recall@N over all N"
     collapse_hint = "a smaller loss.scale"
     citation = "Tang et al., CIKM 2022"
-    cost = "some 100 passes over a user's scores, however many positives; with a step or hinges one for each positive"
-    use = "As CROLoss, where ranks should be counted and not only approached."
+    cost = "about 100 passes over a user's scores for any number of positives; with a step or hinges one per positive"
+    use = "As CROLoss, where exact ranks should weight the positives."
     similarity: ClassVar[Similarity] = "cosine"
 
     phi1: Literal["step", "hinge", "sigmoid", "exponential", "softplus"] = param(
         default="sigmoid",
-        help="φ₁, of the rank that weighs",
+        help="φ₁, the kernel of the rank that weights positives",
         search=Search(choices=("step", "hinge", "sigmoid", "exponential", "softplus")),
     )
     phi2: Phi = param(
         default="softplus",
-        help="φ₂, of the rank that is pushed",
+        help="φ₂, the kernel of the rank that is minimised",
         search=Search(choices=("hinge", "sigmoid", "exponential", "softplus")),
     )
     alpha: float = param(
-        default=1.0, at_least=0, help="α, by how much more small N count than large ones", search=Search(0.6, 1.6)
+        default=1.0, at_least=0, help="α, the emphasis on small N over large N", search=Search(0.6, 1.6)
     )
     scale: float = param(default=10.0, above=0, help="factor c on the scores", search=Search(2.0, 50.0, log=True))
     margin: float = param(default=5.0, help="margin m of the hinge, on scaled scores")
-    over: Over = param(default="negatives", help="whom the ranks count: the user's negatives, or all other items")
+    over: Over = param(default="negatives", help="items that the ranks count: the user's negatives, or all others")
     estimator: RankEstimator = param(
         default="unbiased",
         help="ranks from a sample I′: 1 + (|N_u|/|I′|)·Σφ (unbiased), or (n/|I′|)·(1 + Σφ) (published, Eq. 24)",
@@ -223,15 +223,15 @@ class CROLossLambda(Loss):
         pushed = smooth_rank(table, self.phi2, self.scale, self.margin, self.over, self.estimator)
         log_weight_P = -self.alpha * self._weighing(table, pushed)
         if self.phi2 == "exponential":
-            # weight and rank may each leave the range of floats where their product does not
+            # weight and rank may each overflow or underflow where their product does not
             value_P = _expm1(pushed.log_P + log_weight_P) - log_weight_P.expm1()
         else:
             value_P = pushed.excess_P * log_weight_P.exp()
-        return mean_over_positives(value_P / mass(table, self.alpha))
+        return mean_over_positives(table, value_P / mass(table, self.alpha))
 
     @torch.no_grad()
     def _weighing(self, table: ScoreTable, pushed: SmoothRank) -> Tensor:
-        """``ln R₁``, which is at hand where both kernels are one."""
+        """``ln R₁``, reused from R₂ where both kernels are the same."""
         if self.phi1 == self.phi2:
             return pushed.log_P.detach()
         return smooth_rank(table, self.phi1, self.scale, self.margin, self.over, self.estimator).log_P

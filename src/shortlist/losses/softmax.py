@@ -1,4 +1,4 @@
-"""The softmax family: a positive against a log-sum-exp of its rivals."""
+"""The softmax family: a positive compared with a log-sum-exp of the negatives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from shortlist.losses.base import Loss, mean_over_positives, registry
+from shortlist.losses.base import Loss, mean_over_positives, registry, relative_weights
 from shortlist.parameters import Search, param
 from shortlist.scores import Kernel, Over, ScoreTable, Similarity
 from shortlist.scores.table import logsumexp_of_positives
@@ -20,7 +20,7 @@ from shortlist.scores.table import logsumexp_of_positives
 def softmax_terms(
     table: ScoreTable, tau: float, over: Over, positive_weight: float, negatives: float | None = None
 ) -> Tensor:
-    """``ln Σ_j exp(s_j/τ) − c·s_i/τ`` of each positive i; 0 for those whose row has nothing to stand against them.
+    """``ln Σ_j exp(s_j/τ) − c·s_i/τ`` of each positive i; 0 if its row has nothing in the sum.
 
     With ``negatives`` the sum over negatives is scaled to that many: (N/|N_u|)·Σ_j.
     """
@@ -32,7 +32,7 @@ def softmax_terms(
 
 
 def log_mean_exp(table: ScoreTable, tau: float) -> Tensor:
-    """``ln mean_j exp(s_j/τ)`` of each row's negatives, which a sample estimates without knowing the catalogue."""
+    """``ln mean_j exp(s_j/τ)`` of each row's negatives; a sample estimates it without the size of the catalogue."""
     return table.logsumexp(tau, "negatives") - table.n_represented_R.clamp(min=1).log()
 
 
@@ -42,8 +42,8 @@ class SL(Loss):
 
     .. math:: L_{ui} = \ln \sum_j e^{s_{uj}/\tau} - c\,s_{ui}/\tau
 
-    over the user's negatives, or over all items, the positives among them. ``positive_weight`` is the factor c on the
-    positive's term: 1 as published; a little less holds back the positives that are already well placed.
+    over the user's negatives, or over all items, including the positives. ``positive_weight`` is the factor c on the
+    positive's term: 1 as published; a value slightly below 1 limits positives that already rank high.
 
     Bruch et al., "An Analysis of the Softmax Cross Entropy Loss for Learning-to-Rank with Binary Relevance", ICTIR
     2019; Wu et al., "On the Effectiveness of Sampled Softmax Loss for Item Recommendation", TOIS 2024.
@@ -60,7 +60,7 @@ class SL(Loss):
     collapse_hint = "a larger loss.tau"
     citation = "Bruch et al., ICTIR 2019; Wu et al., TOIS 2024"
     cost = "one pass over the scores of all items"
-    use = "First: it is fast and stable, and its temperature is the only setting that matters much."
+    use = "The first choice: fast and stable, and its temperature is the only setting that matters much."
     similarity: ClassVar[Similarity] = "cosine"
 
     tau: float = param(default=0.2, above=0, help="temperature τ of the scores", search=Search(0.02, 0.5, log=True))
@@ -71,24 +71,24 @@ class SL(Loss):
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
-        return mean_over_positives(softmax_terms(table, self.tau, self.denominator, self.positive_weight))
+        return mean_over_positives(table, softmax_terms(table, self.tau, self.denominator, self.positive_weight))
 
 
 @registry.register("bsl")
 class BSL(Loss):
-    r"""Bilateral softmax loss: a softmax over the positives as well, with a temperature of its own.
+    r"""Bilateral softmax loss: a softmax also over the positives, with a separate temperature.
 
     .. math:: L_u = -\tau_1 \ln \frac{1}{|P_u|} \sum_{i \in P_u} e^{s_{ui}/\tau_1}
                     + \tau_2 \ln \frac{1}{|N_u|} \sum_{j \in N_u} e^{s_{uj}/\tau_2}
 
-    That is ``form="user"``; each positive carries the value of its user, so that a user counts by the number of its
-    positives. It needs rows with all positives of a user: the easy ones then carry the pull, and noisy ones little.
-    ``form="batch"`` is what is trained with drawn pairs, a positive alone in its row:
+    This is ``form="user"``. Each positive has the value of its user, so that a user's weight is the number of its
+    positives. It needs rows with all positives of a user: the gradient is then concentrated on the easy positives, and
+    noisy ones receive little. ``form="batch"`` is the form for drawn pairs, with one positive per row:
 
     .. math:: L_{ui} = -s_{ui}/\tau_1 + \frac{\tau_2}{\tau_1} \ln \sum_{j \in N_u} e^{s_{uj}/\tau_2}
 
-    which is τ₂/τ₁ times SL at τ₂: τ₁ is only a scale there. As τ₁ grows, the user form becomes τ₂ times SL at τ₂, up to
-    the constant by which a mean differs from a sum.
+    which is τ₂/τ₁ times SL at τ₂: τ₁ is only a scale factor. As τ₁ grows, the user form becomes τ₂ times SL at τ₂, up
+    to the constant by which a mean differs from a sum.
 
     Wu et al., "BSL: Understanding and Improving Softmax Loss for Recommendation", 2023 (arXiv 2312.12882).
 
@@ -101,7 +101,7 @@ class BSL(Loss):
     collapse_hint = "a larger loss.tau2"
     citation = "Wu et al., arXiv 2312.12882"
     cost = "one pass over the scores of all items"
-    use = "Where some of the positives are noise; by user, where users have several."
+    use = "Where some of the positives are noise; form=user if users have several positives."
     similarity: ClassVar[Similarity] = "cosine"
 
     tau1: float = param(
@@ -111,27 +111,33 @@ class BSL(Loss):
         default=0.2, above=0, help="temperature τ₂ of the negatives", search=Search(0.02, 0.5, log=True)
     )
     form: Literal["batch", "user"] = param(
-        default="batch", help="whether each positive stands alone, as in published figures, or with all of its user"
+        default="batch", help="whether positives are separate, as in published results, or grouped by user"
     )
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
         if self.form == "batch":
-            return mean_over_positives(softmax_terms(table, self.tau2, "negatives", 1.0)) * (self.tau2 / self.tau1)
+            return mean_over_positives(table, softmax_terms(table, self.tau2, "negatives", 1.0)) * (
+                self.tau2 / self.tau1
+            )
         negatives_R = log_mean_exp(table, self.tau2)
-        count_R = table.row_total(torch.ones_like(table.positives())).clamp(min=1)
-        positives_R = logsumexp_of_positives(table.positives() / self.tau1, table.row_P, table.n_rows) - count_R.log()
+        weight_P = relative_weights(table)
+        scaled_P = table.positives() / self.tau1
+        count_R = table.row_total(torch.ones_like(scaled_P)).clamp(min=1)
+        if weight_P is not None:  # weights that sum to the number of positives
+            scaled_P = scaled_P + weight_P.to(scaled_P.dtype).log()
+        positives_R = logsumexp_of_positives(scaled_P, table.row_P, table.n_rows) - count_R.log()
         value_R = self.tau2 * negatives_R - self.tau1 * positives_R
-        return mean_over_positives(table.per_positive(torch.where(negatives_R == -torch.inf, 0, value_R)))
+        return mean_over_positives(table, table.per_positive(torch.where(negatives_R == -torch.inf, 0, value_R)))
 
 
 _REACH = 1e-6
-"""The least value of an activation: below it a rival is out of reach, and the logarithm stays finite."""
+"""The lower bound of an activation, which keeps the logarithm finite; below it the gradient is 0."""
 
 
 @dataclass(frozen=True)
 class LogActivation(Kernel):
-    """ln σ_a(x)/τ of an activation σ_a that is close to eˣ around 0."""
+    """ln σ_a(x)/τ of an activation σ_a that approximates eˣ around 0."""
 
     tau: float
 
@@ -146,10 +152,10 @@ class LogTanh(LogActivation):
     """ln(1 + tanh x)/τ, as ln 2 + ln σ(2x)."""
 
     def value(self, x: Tensor) -> Tensor:
-        """(ln 2 + ln σ(2x))/τ; ln σ(y) is y in floats where y is far below 0."""
+        """(ln 2 + ln σ(2x))/τ; for y far below 0, ln σ(y) equals y in floating point."""
         double = x * 2
-        log_share = torch.sigmoid(double.clamp(min=-80)).log()  # a third of the time of logsigmoid
-        return torch.minimum(log_share, double).add_(math.log(2)).mul_(1 / self.tau)
+        log_sigmoid = torch.sigmoid(double.clamp(min=-80)).log()  # three times as fast as logsigmoid
+        return torch.minimum(log_sigmoid, double).add_(math.log(2)).mul_(1 / self.tau)
 
     def slope(self, x: Tensor) -> Tensor:
         """2·σ(−2x)/τ."""
@@ -158,33 +164,33 @@ class LogTanh(LogActivation):
 
 @dataclass(frozen=True)
 class LogAtan(LogActivation):
-    """ln(1 + arctan x)/τ; the activation is below 0 where x < −tan 1 ≈ −1.557, and counts as the least there."""
+    """ln(1 + arctan x)/τ; the activation is negative for x < −tan 1 ≈ −1.557, and the lower bound replaces it there."""
 
     def value(self, x: Tensor) -> Tensor:
         """ln max(1 + arctan x, ε)/τ."""
         return _floored_log(x.atan() + 1, x).mul_(1 / self.tau)
 
     def slope(self, x: Tensor) -> Tensor:
-        """1/(τ·(1 + x²)·(1 + arctan x)), and 0 out of reach."""
+        """1/(τ·(1 + x²)·(1 + arctan x)), and 0 below the lower bound."""
         level = F.threshold(x.atan().add_(1), _REACH, torch.inf)
         return level.mul_(x.square().add_(1)).reciprocal_().mul_(1 / self.tau)
 
 
 @dataclass(frozen=True)
 class LogRelu(LogActivation):
-    """ln max(0, 1 + x)/τ; the least value stands for 0."""
+    """ln max(0, 1 + x)/τ; the lower bound replaces 0."""
 
     def value(self, x: Tensor) -> Tensor:
         """ln max(1 + x, ε)/τ."""
         return _floored_log(x + 1, x).mul_(1 / self.tau)
 
     def slope(self, x: Tensor) -> Tensor:
-        """1/(τ·(1 + x)), and 0 out of reach."""
+        """1/(τ·(1 + x)), and 0 below the lower bound."""
         return F.threshold(x + 1, _REACH, torch.inf).reciprocal_().mul_(1 / self.tau)
 
 
 def _floored_log(level: Tensor, x: Tensor) -> Tensor:
-    """``ln max(level, ε)``, but −∞ where x is: the second argument of the minimum is above all other values."""
+    """``ln max(level, ε)``, but −∞ where x is −∞: elsewhere the second argument of the minimum exceeds all values."""
     return torch.minimum(level.clamp(min=_REACH).log(), x + 1e30)
 
 
@@ -193,16 +199,15 @@ _ACTIVATIONS: dict[str, Callable[[float], Kernel]] = {"tanh": LogTanh, "atan": L
 
 @registry.register("psl")
 class PSL(Loss):
-    r"""Pairwise softmax loss: softmax loss whose exponential has given way to an activation closer to the unit step.
+    r"""Pairwise softmax loss: softmax loss with the exponential replaced by an activation closer to the unit step.
 
     .. math:: L_{ui} = \ln \sum_{j \in N_u} \sigma_a(s_{uj}-s_{ui})^{1/\tau},\quad
               \sigma_a(d) \in \{1+\tanh d,\; 1+\arctan d,\; \max(0, 1+d)\}
 
     On [−1, 1], where differences of half-cosine scores lie, 1[d ≥ 0] ≤ σ_a(d) ≤ eᵈ: a tighter bound of NDCG than SL,
-    and less weight on negatives that are far above. With exp as activation it would be SL at 2τ on cosine scores.
-
-    A rival for which the activation is 0 (or below, which arctan is from −1.557 on downward; only scores other than
-    half-cosine reach it) counts with 10⁻⁶ and gets no gradient, so that the loss is finite where all rivals are such.
+    with less weight on negatives far above the positive. With exp as activation it would be SL at 2τ on cosine scores.
+    If the activation of a negative is 0 or less (1 + arctan d is negative below −1.557, which half-cosine scores never
+    reach), it is replaced by 10⁻⁶ without gradient, so that the loss remains finite.
 
     Yang et al., "PSL: Rethinking and Improving Softmax Loss from Pairwise Perspective for Recommendation", NeurIPS
     2024.
@@ -215,18 +220,18 @@ class PSL(Loss):
     target = "NDCG"
     collapse_hint = "a larger loss.tau"
     citation = "Yang et al., NeurIPS 2024"
-    cost = "some 20 passes over a user's scores, however many positives; with unbounded scores one for each of them"
-    use = "Where SL is too keen on single hard negatives; its bound on NDCG is tighter."
+    cost = "about 20 passes over a user's scores for any number of positives; with unbounded scores one per positive"
+    use = "Where SL puts too much weight on single hard negatives; its bound on NDCG is tighter."
     similarity: ClassVar[Similarity] = "half_cosine"
 
     tau: float = param(
-        default=0.1, above=0, help="temperature τ: half of what SL takes", search=Search(0.01, 0.25, log=True)
+        default=0.1, above=0, help="temperature τ: half the value for SL", search=Search(0.01, 0.25, log=True)
     )
     activation: Literal["tanh", "atan", "relu"] = param(
-        default="tanh", help="what stands in for the exponential", search=Search(choices=("tanh", "atan", "relu"))
+        default="tanh", help="activation in place of the exponential", search=Search(choices=("tanh", "atan", "relu"))
     )
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
         log_sum_P = table.pair_logsumexp(_ACTIVATIONS[self.activation](self.tau))
-        return mean_over_positives(torch.where(log_sum_P == -torch.inf, 0, log_sum_P))
+        return mean_over_positives(table, torch.where(log_sum_P == -torch.inf, 0, log_sum_P))

@@ -1,4 +1,4 @@
-"""Smooth stand-ins for NDCG: ranks replaced by something that has a gradient."""
+"""Smooth surrogates of NDCG: ranks are replaced by differentiable functions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from shortlist.losses.base import Loss, mean_over_positives, mean_over_rows, registry
-from shortlist.losses.gains import dcg_discount, gains, ideal_dcg
+from shortlist.losses.gains import dcg_discount, gains, ideal_dcg, normalized_gains
 from shortlist.parameters import Search, param
-from shortlist.scores import Kernel, ScoreTable, Sigmoid, Similarity, SquaredHinge, positive_pair_sum
+from shortlist.scores import Kernel, ScoreTable, Sigmoid, Similarity, Sizes, SquaredHinge, positive_pair_sum
 
 
 @registry.register("approx_ndcg")
@@ -21,8 +21,8 @@ class ApproxNDCG(Loss):
     .. math:: L_u = -\frac{1}{Z_u} \sum_{i \in P_u} \frac{G_i}{\log_2(1 + \tilde\pi_i)},\quad
               \tilde\pi_i = 1 + \sum_{j \ne i} \sigma\bigl(a\,(s_j - s_i)\bigr)
 
-    for each user; the value is the mean over users. As a grows it becomes −NDCG, and its gradient vanishes. Sampled
-    negatives stand for all: their sum is scaled to the catalogue.
+    for each user; the value is the mean over users. As a grows it becomes −NDCG, and its gradient vanishes. The sum
+    over sampled negatives is scaled to the catalogue.
 
     Qin et al., "A General Approximation Framework for Direct Optimization of Information Retrieval Measures",
     Information Retrieval 2010.
@@ -34,8 +34,8 @@ class ApproxNDCG(Loss):
     formula = "−Σ_i G_i/(Z·log₂(1 + π̃_i)), π̃_i = 1 + Σ_j σ(a·(s_j − s_i)), of a user"
     target = "NDCG"
     citation = "Qin et al., Information Retrieval 2010"
-    cost = "a pass over all items for each positive"
-    use = "Where lists are graded and NDCG itself should be approached, smoothly."
+    cost = "a pass over all items per positive"
+    use = "Where lists are graded and a smooth approximation of NDCG should be optimised."
     collapse_hint = "a smaller loss.sharpness"
 
     sharpness: float = param(
@@ -48,47 +48,47 @@ class ApproxNDCG(Loss):
         above_P = table.per_positive(table.sampling_scale_R()) * table.pair_sum(kernel) + positive_pair_sum(
             table, kernel
         )
-        share_P = gains(table) / ideal_dcg(table).clamp(min=1e-30)
-        return mean_over_rows(table, -table.row_total(share_P * dcg_discount(1 + above_P)))
+        gain_P = normalized_gains(table)
+        return mean_over_rows(table, -table.row_total(gain_P * dcg_discount(1 + above_P)))
 
 
 class SONGEstimate:
-    """What SONG knows of the positives of a step: ĝ, its moving average u, and f and f′ there.
+    """Estimates of a step's positives in SONG: ĝ, its moving average u, and f and f′ at u.
 
-    ``ideal_P`` is the ideal DCG Z of each positive's row, by which gains are divided; none: they are not.
+    ``ideal_P`` is the ideal DCG Z of each positive's row, which divides the gains; None: gains are not normalised.
     """
 
     def __init__(
         self, table: ScoreTable, average: Tensor | None, margin: float, gamma: float, ideal_P: Tensor | None
     ) -> None:
-        population_P = table.per_positive(table.n_represented_R).clamp(min=1)
-        self.estimate_P = table.pair_sum(SquaredHinge(margin)) / population_P
-        self.average_P = ema_read(average, table.pair_P, self.estimate_P.detach(), gamma)
+        n_represented_P = table.per_positive(table.n_represented_R).clamp(min=1)
+        self.estimate_P = table.pair_sum(SquaredHinge(margin)) / n_represented_P
+        self.average_P = ema_read(average, table.context.pair_P, self.estimate_P.detach(), gamma)
         count_P = table.per_positive(table.catalogue_negatives_R())
         rank_P = margin**2 + count_P * self.average_P
         gain_P = gains(table) if ideal_P is None else gains(table) / ideal_P.clamp(min=1e-30)
-        worth_P = dcg_discount(rank_P)
-        self.value_P = -gain_P * worth_P
-        self.slope_P = gain_P * count_P * worth_P.square() / (math.log(2) * (1 + rank_P))
+        discount_P = dcg_discount(rank_P)
+        self.value_P = -gain_P * discount_P
+        self.slope_P = gain_P * count_P * discount_P.square() / (math.log(2) * (1 + rank_P))
 
     def surrogate(self, weight_P: Tensor | float = 1.0) -> Tensor:
-        """A number of each positive whose value is w·f(u) and whose gradient is w·f′(u)·∇ĝ."""
-        moved_P = self.slope_P * (self.estimate_P - self.estimate_P.detach())
-        return weight_P * (self.value_P + moved_P)
+        """A number per positive with the value w·f(u) and the gradient w·f′(u)·∇ĝ."""
+        gap_P = self.slope_P * (self.estimate_P - self.estimate_P.detach())
+        return weight_P * (self.value_P + gap_P)
 
 
 @registry.register("song")
 class SONG(Loss):
-    r"""SONG: NDCG with ranks bounded by squared hinges, their means kept from step to step.
+    r"""SONG: NDCG with ranks bounded by squared hinges, whose means are moving averages over steps.
 
     .. math:: f(g_{ui}) = -\frac{G_i}{Z_u \log_2\bigl(1 + c^2 + |N_u|\,g_{ui}\bigr)},\quad
               g_{ui} = \frac{1}{|N_u|} \sum_{j \in N_u} (s_j - s_i + c)_+^2
 
-    g is estimated from the negatives at hand as ĝ; the moving average u ← (1 − γ)·u + γ·ĝ, one for each training pair
-    and ĝ itself at the first visit, takes its place in f. The value is f(u), the gradient f′(u)·∇ĝ. A positive counts
-    for c² in its own rank, so that this is never 0; its row's other positives do not count. Z is the ideal DCG of the
-    row's positives: 1 where each pair is a row of its own. Without ``normalised`` it is 1 everywhere, and users with
-    many positives weigh more.
+    ĝ is the estimate of g from the negatives of the step. The moving average u ← (1 − γ)·u + γ·ĝ, one per training pair
+    and initialised with the first ĝ, replaces g in f. The value is f(u), the gradient f′(u)·∇ĝ. A positive contributes
+    c² to its own rank, which is therefore never 0; the other positives of its row do not count. Z is the ideal DCG of
+    the row's positives: 1 where each pair is a row. Without ``normalised`` Z is 1 everywhere, and users with many
+    positives have more weight.
 
     Qiu et al., "Large-scale Stochastic Optimization of NDCG Surrogates for Deep Learning with Provable Convergence",
     ICML 2022.
@@ -97,15 +97,15 @@ class SONG(Loss):
     tensor(-0.5000)
     """
 
-    formula = "−G_i/(Z·log₂(1 + c² + |N_u|·mean_j (s_j − s_i + c)₊²)), the mean moving from step to step"
+    formula = "−G_i/(Z·log₂(1 + c² + |N_u|·mean_j (s_j − s_i + c)₊²)), the mean a moving average"
     target = "NDCG"
     citation = "Qiu et al., ICML 2022"
-    cost = "a pass over all items for each positive"
-    use = "Where few negatives are at hand and NDCG itself should be approached."
+    cost = "a pass over all items per positive"
+    use = "Where few negatives are sampled and NDCG should be approximated."
     similarity: ClassVar[Similarity] = "cosine"
 
     gamma: float = param(
-        default=0.9, above=0, at_most=1, help="share γ of what is new in the moving average", search=Search(0.1, 1.0)
+        default=0.9, above=0, at_most=1, help="weight γ of the new value in the moving average", search=Search(0.1, 1.0)
     )
     margin: float = param(default=1.0, above=0, help="margin c of the squared hinge")
     normalised: bool = param(default=True, help="whether gains are divided by the ideal DCG of the user's positives")
@@ -115,47 +115,52 @@ class SONG(Loss):
     def __post_init__(self) -> None:
         self.register_buffer("average", None)
 
-    def start(self, n_users: int, n_items: int, n_pairs: int, generator: torch.Generator) -> None:
-        """A moving average for each pair of training; no number where the pair has not been seen."""
-        self.average = torch.full((n_pairs,), torch.nan)
+    def initialize(self, sizes: Sizes, generator: torch.Generator) -> None:
+        """A moving average for each training pair; NaN before its first update."""
+        self.average = nan_state(sizes.n_pairs)
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
         ideal_P = ideal_dcg(table) if self.normalised else None
-        now = SONGEstimate(table, self.average, self.margin, self.gamma, ideal_P)
-        ema_write(self, self.average, table.pair_P, now.average_P)
-        return mean_over_positives(now.surrogate())
+        estimate = SONGEstimate(table, self.average, self.margin, self.gamma, ideal_P)
+        ema_write(self, self.average, table.context.pair_P, estimate.average_P)
+        return mean_over_positives(table, estimate.surrogate())
+
+
+def nan_state(count: int | None) -> Tensor | None:
+    """State for ``count`` entries, NaN before their first update; None without entries."""
+    return None if count is None else torch.full((count,), torch.nan)
 
 
 def ema_write(loss: Loss, state: Tensor | None, place: Tensor | None, value: Tensor) -> None:
-    """Write what is kept, in training and where it is known whose it is."""
+    """Store moving averages, in training and if there is an index."""
     if loss.training and torch.is_grad_enabled() and state is not None and place is not None:
         state[place] = value.detach().to(state.dtype)
 
 
-def ema_read(state: Tensor | None, place: Tensor | None, new: Tensor, share: float) -> Tensor:
-    """What was kept, moved towards what is new by a share of the way; the new itself at a first visit."""
+def ema_read(state: Tensor | None, place: Tensor | None, new: Tensor, gamma: float) -> Tensor:
+    """The stored averages moved towards the new values, ``u + γ·(new − u)``; the new values before the first update."""
     if state is None or place is None:
         return new
     before = state[place].to(new.dtype)
-    return torch.where(before.isnan(), new, before + share * (new - before))
+    return torch.where(before.isnan(), new, before + gamma * (new - before))
 
 
-def mean_of_user(value_R: Tensor, user_R: Tensor | None) -> Tensor:
-    """The mean over the rows of each row's user, who may have several; the value itself where users are not known.
+def mean_over_key(value_R: Tensor, key_R: Tensor | None) -> Tensor:
+    """The mean over all rows with the same key; the value unchanged if rows have no keys.
 
-    >>> mean_of_user(torch.tensor([1.0, 2.0, 5.0]), torch.tensor([7, 3, 7]))
+    >>> mean_over_key(torch.tensor([1.0, 2.0, 5.0]), torch.tensor([7, 3, 7]))
     tensor([3., 2., 3.])
     """
-    if user_R is None:
+    if key_R is None:
         return value_R
-    _, place_R, count_N = user_R.unique(return_inverse=True, return_counts=True)
+    _, place_R, count_N = key_R.unique(return_inverse=True, return_counts=True)
     mean_N: Tensor = value_R.new_zeros(len(count_N)).index_add_(0, place_R, value_R) / count_N
     return mean_N[place_R]
 
 
 class SigmoidSlope(Kernel):
-    """φ(x) = σ′(x/τ)/τ, a window of width τ around 0; summed, never differentiated."""
+    """φ(x) = σ′(x/τ)/τ, a window of width τ around 0; it is summed, never differentiated."""
 
     def __init__(self, tau: float) -> None:
         self._sigmoid = Sigmoid(1 / tau)
@@ -165,7 +170,7 @@ class SigmoidSlope(Kernel):
         return self._sigmoid.slope(x)
 
     def slope(self, x: Tensor) -> Tensor:
-        """Not needed."""
+        """Not implemented."""
         raise NotImplementedError
 
 
@@ -174,15 +179,15 @@ _EPSILON = 0.5  # ε in (0, 1) puts the minimum at the (K + 1)-th largest score;
 
 @registry.register("song_at_k")
 class SONGAtK(Loss):
-    r"""SONG@K, known as K-SONG: SONG whose positives are weighted by how they stand against a learnt threshold λ.
+    r"""SONG@K, known as K-SONG: SONG whose positives are weighted by their score relative to a learned threshold λ.
 
     .. math:: L_{ui} = \psi_{ui}\,f(u_{ui}),\quad \psi_{ui} = \sigma\bigl(c_\psi\,(s_i - \lambda_u)\bigr),\quad
               \lambda_u \leftarrow \lambda_u - \eta\Bigl[\tfrac{K + \epsilon}{n} + \tau_2 \lambda_u
               - \tfrac{1}{n} \sum_j \sigma\bigl(\tfrac{s_j - \lambda_u}{\tau_1}\bigr)\Bigr]
 
-    with f and u as in :class:`SONG`, where Z is the ideal DCG among the first K places. λ moves towards the (K + 1)-th
-    largest score of all items; where negatives are a sample, they count for as many as they stand for. It starts at 0.
-    ``prac`` holds ψ constant. ``theo`` adds the gradient through ψ,
+    with f and u as in :class:`SONG`, where Z is the ideal DCG@K. λ converges to the (K + 1)-th largest score of all
+    items; sampled negatives are scaled to the number that they represent. λ starts at 0.
+    In ``prac``, ψ is constant. ``theo`` adds the gradient through ψ,
     :math:`\psi'\,f(u)\,\nabla\bigl(s_i - \sum_j h_j s_j / (n H_u)\bigr)` with
     :math:`h_j = \sigma'((s_j - \lambda)/\tau_1)/\tau_1` held constant and H the moving average of
     :math:`\tau_2 + \frac1n \sum_j h_j`. The value is ψ·f(u) in both.
@@ -194,27 +199,27 @@ class SONGAtK(Loss):
     tensor(-0.2500)
     """
 
-    formula = "σ(c·(s_i − λ_u))·f(u_i), f as in song, λ_u learnt to be the (K + 1)-th largest score"
+    formula = "σ(c·(s_i − λ_u))·f(u_i), f as in song, λ_u learned as the (K + 1)-th largest score"
     target = "NDCG@K"
     citation = "Qiu et al., ICML 2022"
-    cost = "a pass over all items for each positive, and one for each user's threshold"
-    use = "As SONG, where K items are shown."
+    cost = "a pass over all items per positive, and one per user for the threshold"
+    use = "As SONG, where a list of K items is shown."
     similarity: ClassVar[Similarity] = "cosine"
 
     k: int = param(default=20, at_least=1, help="K, the length of the list that is shown")
     gamma: float = param(
-        default=0.9, above=0, at_most=1, help="share γ of what is new in the moving average", search=Search(0.1, 1.0)
+        default=0.9, above=0, at_most=1, help="weight γ of the new value in the moving average", search=Search(0.1, 1.0)
     )
     margin: float = param(default=1.0, above=0, help="margin c of the squared hinge")
     normalised: bool = param(default=True, help="whether gains are divided by the ideal DCG@K of the user's positives")
     gradient: Literal["prac", "theo"] = param(
-        default="prac", help="whether ψ is held constant, or the gradient flows through it and through λ"
+        default="prac", help="whether ψ is constant (prac), or the gradient flows through ψ and λ (theo)"
     )
     sharpness: float = param(default=2.0, above=0, help="sharpness c of the weight ψ")
     eta: float = param(default=0.1, above=0, help="step size η of λ", search=Search(1e-4, 0.1, log=True))
     tau1: float = param(default=0.01, above=0, help="temperature τ₁ of the count of scores above λ")
     tau2: float = param(default=1e-4, above=0, help="weight τ₂ of the penalty on λ")
-    gamma1: float = param(default=0.9, above=0, at_most=1, help="share γ₁ of what is new in the average of H")
+    gamma1: float = param(default=0.9, above=0, at_most=1, help="weight γ₁ of the new value in the average of H")
 
     average: Tensor | None
     threshold: Tensor | None
@@ -224,40 +229,40 @@ class SONGAtK(Loss):
         for name in ("average", "threshold", "curvature"):
             self.register_buffer(name, None)
 
-    def start(self, n_users: int, n_items: int, n_pairs: int, generator: torch.Generator) -> None:
-        """Averages of pairs, λ and H of users; no number where something has not been seen."""
-        self.average = torch.full((n_pairs,), torch.nan)
-        self.threshold, self.curvature = torch.zeros(n_users), torch.full((n_users,), torch.nan)
+    def initialize(self, sizes: Sizes, generator: torch.Generator) -> None:
+        """Averages of pairs, λ and H of keys; averages are NaN before their first update."""
+        self.average, self.curvature = nan_state(sizes.n_pairs), nan_state(sizes.n_keys)
+        self.threshold = None if sizes.n_keys is None else torch.zeros(sizes.n_keys)
 
     def value(self, table: ScoreTable) -> Tensor:
         """The mean over positives."""
         ideal_P = ideal_dcg(table, self.k) if self.normalised else None
-        now = SONGEstimate(table, self.average, self.margin, self.gamma, ideal_P)
+        estimate = SONGEstimate(table, self.average, self.margin, self.gamma, ideal_P)
         pos_P = table.positives()
         lambda_R = torch.zeros_like(table.n_represented_R).to(pos_P.dtype)
-        if self.threshold is not None and table.user_R is not None:
-            lambda_R = self.threshold[table.user_R].to(pos_P.dtype)
+        if self.threshold is not None and table.context.key_R is not None:
+            lambda_R = self.threshold[table.context.key_R].to(pos_P.dtype)
         lambda_P = table.per_positive(lambda_R)
         psi_P = torch.sigmoid(self.sharpness * (pos_P - lambda_P)).detach()
-        value_P = now.surrogate(psi_P)
+        value_P = estimate.surrogate(psi_P)
         if self.gradient == "theo":
-            share_R = self._share_above(table, Sigmoid(1 / self.tau1), lambda_R)
+            fraction_R = self._fraction_above(table, Sigmoid(1 / self.tau1), lambda_R)
             with torch.no_grad():
-                bend_R = self.tau2 + self._share_above(table, SigmoidSlope(self.tau1), lambda_R)
-                bend_R = mean_of_user(bend_R, table.user_R)
-            curvature_R = ema_read(self.curvature, table.user_R, bend_R, self.gamma1)
-            ema_write(self, self.curvature, table.user_R, curvature_R)
-            # the gradient of the share above λ is that of the h-weighted mean of scores
-            moved_P = pos_P - table.per_positive(share_R / curvature_R)
-            slope_P = self.sharpness * psi_P * (1 - psi_P) * now.value_P
-            value_P = value_P + slope_P * (moved_P - moved_P.detach())
-        ema_write(self, self.average, table.pair_P, now.average_P)
+                hessian_R = self.tau2 + self._fraction_above(table, SigmoidSlope(self.tau1), lambda_R)
+                hessian_R = mean_over_key(hessian_R, table.context.key_R)
+            curvature_R = ema_read(self.curvature, table.context.key_R, hessian_R, self.gamma1)
+            ema_write(self, self.curvature, table.context.key_R, curvature_R)
+            # the gradient of the fraction above λ is that of the h-weighted mean of scores
+            gap_P = pos_P - table.per_positive(fraction_R / curvature_R)
+            slope_P = self.sharpness * psi_P * (1 - psi_P) * estimate.value_P
+            value_P = value_P + slope_P * (gap_P - gap_P.detach())
+        ema_write(self, self.average, table.context.pair_P, estimate.average_P)
         if self.training and torch.is_grad_enabled():
             self._move_threshold(table, lambda_R)
-        return mean_over_positives(value_P)
+        return mean_over_positives(table, value_P)
 
-    def _share_above(self, table: ScoreTable, kernel: Kernel, lambda_R: Tensor) -> Tensor:
-        """(1/n)·Σ_j φ(s_j − λ) over all items: negatives and positives at hand count for all that the user has."""
+    def _fraction_above(self, table: ScoreTable, kernel: Kernel, lambda_R: Tensor) -> Tensor:
+        """(1/n)·Σ_j φ(s_j − λ) over all items, with the table's negatives and positives scaled to those of the user."""
         own_R = table.row_total(kernel.value(table.positives() - table.per_positive(lambda_R)))
         positives_R = table.catalogue_R() - table.catalogue_negatives_R()
         scale_R = positives_R / torch.bincount(table.row_P, minlength=table.n_rows).clamp(min=1)
@@ -266,10 +271,10 @@ class SONGAtK(Loss):
 
     @torch.no_grad()
     def _move_threshold(self, table: ScoreTable, lambda_R: Tensor) -> None:
-        """A step down the lower level's gradient; a user in several rows moves by their mean."""
-        if self.threshold is None or table.user_R is None:
+        """A gradient step on λ; the gradients of a user with several rows are averaged."""
+        if self.threshold is None or table.context.key_R is None:
             return
-        share_R = self._share_above(table, Sigmoid(1 / self.tau1), lambda_R)
+        fraction_R = self._fraction_above(table, Sigmoid(1 / self.tau1), lambda_R)
         wanted_R = (self.k + _EPSILON) / table.catalogue_R().clamp(min=1)
-        grad_R = mean_of_user(wanted_R + self.tau2 * lambda_R - share_R, table.user_R)
-        self.threshold[table.user_R] = (lambda_R - self.eta * grad_R).to(self.threshold.dtype)
+        grad_R = mean_over_key(wanted_R + self.tau2 * lambda_R - fraction_R, table.context.key_R)
+        self.threshold[table.context.key_R] = (lambda_R - self.eta * grad_R).to(self.threshold.dtype)

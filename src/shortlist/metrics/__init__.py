@@ -1,4 +1,4 @@
-"""Metrics: functions of a ranking and the truth, with a value for each user."""
+"""Metrics: functions of a ranking and the truth, with a value for each query."""
 
 from shortlist.metrics.at_k import (
     AT_K,
@@ -12,13 +12,13 @@ from shortlist.metrics.at_k import (
     precision,
     recall,
 )
-from shortlist.metrics.beyond_accuracy import catalogue, coverage, exposure, gini, mean_popularity
+from shortlist.metrics.beyond_accuracy import beyond_accuracy, coverage, exposure, gini, mean_popularity
 from shortlist.metrics.breakdown import by_activity, by_popularity, popularity_bands
-from shortlist.metrics.comparison import SIGNIFICANCE, Comparison, Pair, compare, format_p, holm
-from shortlist.metrics.evaluation import KS, Evaluation, evaluate, values_at
+from shortlist.metrics.comparison import SIGNIFICANCE, Comparison, PairedTest, compare, holm
+from shortlist.metrics.evaluation import KS, Evaluation, EvaluationSet, evaluate, evaluate_set, values_at
 from shortlist.metrics.hits import Hits, find_hits
 from shortlist.metrics.intervals import Interval, bootstrap
-from shortlist.metrics.pairwise import Standing, auc, llpauc, opauc
+from shortlist.metrics.pairwise import PairCounts, auc, llpauc, opauc
 
 __all__ = [
     "AT_K",
@@ -26,24 +26,25 @@ __all__ = [
     "SIGNIFICANCE",
     "Comparison",
     "Evaluation",
+    "EvaluationSet",
     "Hits",
     "Interval",
-    "Pair",
-    "Standing",
+    "PairCounts",
+    "PairedTest",
     "auc",
     "average_precision",
+    "beyond_accuracy",
     "bootstrap",
     "by_activity",
     "by_popularity",
-    "catalogue",
     "compare",
     "coverage",
     "dcg",
     "evaluate",
+    "evaluate_set",
     "exposure",
     "f1",
     "find_hits",
-    "format_p",
     "gini",
     "hit_rate",
     "holm",

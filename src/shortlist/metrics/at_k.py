@@ -1,7 +1,7 @@
-"""Metrics of the first K places. Each is a function of the hits and K that gives a value for each user.
+"""Metrics of the first K ranks. Each is a function of the hits and K that gives a value for each query.
 
-With T the items that a user took, r the ranks of the hits and h = #{r ≤ K}. Relevance is binary. A metric never depends
-on what stands below place K.
+T are the relevant items of a query, r the ranks of the hits, h = #{r ≤ K}. DCG and NDCG use grades y, if there are
+any, as gains 2^y − 1; all other metrics use binary relevance. A metric never depends on items after rank K.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from types import MappingProxyType
 import numpy as np
 
 from shortlist.data import FloatArray, IntArray
-from shortlist.metrics.hits import Hits
+from shortlist.metrics.hits import Gains, Hits
 
 AtK = Callable[[Hits, int], FloatArray]
 
 
-def _sum_per_user(hits: Hits, k: int, value_H: FloatArray) -> FloatArray:
-    within_H = hits.within(k)
-    return np.asarray(np.bincount(hits.row_H[within_H], value_H[within_H], minlength=hits.n_rows), np.float64)
+def _sum_per_query(hits: Hits, k: int, value_H: FloatArray) -> FloatArray:
+    in_top_k_H = hits.within(k)
+    return np.asarray(np.bincount(hits.row_H[in_top_k_H], value_H[in_top_k_H], minlength=hits.n_rows), np.float64)
 
 
 def _count(hits: Hits, k: int) -> IntArray:
@@ -41,47 +41,58 @@ def _order(hits: Hits) -> IntArray:
 
 
 def dcg(hits: Hits, k: int) -> FloatArray:
-    """Discounted cumulative gain, Σ_{r ≤ K} 1 / log₂(1 + r)."""
-    return _sum_per_user(hits, k, 1 / np.log2(1.0 + hits.rank_H))
+    """Discounted cumulative gain, Σ_{r ≤ K} g_r / log₂(1 + r), with gains g of 1, or of 2^y − 1 for grades y."""
+    discount_H = 1 / np.log2(1.0 + hits.rank_H)
+    return _sum_per_query(hits, k, discount_H if hits.gains is None else hits.gains.gain_H * discount_H)
 
 
 def ndcg(hits: Hits, k: int) -> FloatArray:
-    """DCG over the best that was possible, Σ_{r ≤ min(K, |T|)} 1 / log₂(1 + r) (Järvelin and Kekäläinen, 2002)."""
+    """DCG divided by that of the best possible list (Järvelin and Kekäläinen, 2002)."""
+    if hits.gains is not None:
+        return dcg(hits, k) / _graded_ideal(hits.gains, hits.n_rows, k)
     ideal = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2.0, k + 2)))])
     ideal_R: FloatArray = ideal[np.minimum(hits.relevant_R, k)]
     return dcg(hits, k) / ideal_R
 
 
+def _graded_ideal(gains: Gains, n_rows: int, k: int) -> FloatArray:
+    """DCG@K of relevant items in the order of their gains."""
+    first_P = gains.ideal_rank_P <= k
+    value_P = gains.ideal_gain_P[first_P] / np.log2(1.0 + gains.ideal_rank_P[first_P])
+    return np.asarray(np.bincount(gains.ideal_row_P[first_P], value_P, minlength=n_rows), np.float64)
+
+
 def recall(hits: Hits, k: int) -> FloatArray:
-    """h / |T|: the share of what the user took that the list shows."""
+    """h / |T|: the fraction of the relevant items in the list."""
     return _count(hits, k) / hits.relevant_R
 
 
 def pair_recall(hits: Hits, k: int) -> FloatArray:
-    """Recall of pairs rather than users, Σ_u h / Σ_u |T| (Tang et al., CROLoss, CIKM 2022, Eq. 5).
+    """Recall of pairs rather than queries, Σ_u h / Σ_u |T| (Tang et al., CROLoss, CIKM 2022, Eq. 5).
 
-    A user's value is h over the *mean* |T| of the users at hand, so that the mean of the values is the recall of pairs.
+    The value of a query is h divided by the *mean* |T| of all queries, so that the mean of the values is the recall of
+    pairs.
     """
     return _count(hits, k) / hits.relevant_R.mean() if hits.n_rows else np.empty(0)
 
 
 def precision(hits: Hits, k: int) -> FloatArray:
-    """h / K: the share of the list that the user took."""
+    """h / K: the fraction of relevant items in the list."""
     return _count(hits, k) / k
 
 
 def f1(hits: Hits, k: int) -> FloatArray:
-    """Harmonic mean of the user's precision and recall, 2h / (K + |T|)."""
+    """Harmonic mean of precision and recall, 2h / (K + |T|)."""
     return 2 * _count(hits, k) / (k + hits.relevant_R)
 
 
 def hit_rate(hits: Hits, k: int) -> FloatArray:
-    """1 if the list shows anything that the user took."""
+    """1 if the list has a relevant item, else 0."""
     return (_count(hits, k) > 0).astype(np.float64)
 
 
 def mrr(hits: Hits, k: int) -> FloatArray:
-    """1 / rank of the first hit, 0 if there is none in K places."""
+    """1 / rank of the first hit, 0 if there is none among the first K."""
     row_F, rank_F = _first_rank(hits)
     value_R = np.zeros(hits.n_rows)
     value_R[row_F] = np.where(rank_F <= k, 1 / rank_F, 0.0)
@@ -89,8 +100,8 @@ def mrr(hits: Hits, k: int) -> FloatArray:
 
 
 def average_precision(hits: Hits, k: int) -> FloatArray:
-    """Mean over min(K, |T|) of the precision at the rank of each hit; its mean over users is MAP@K."""
-    return _sum_per_user(hits, k, _order(hits) / hits.rank_H) / np.minimum(hits.relevant_R, k)
+    """Mean over min(K, |T|) of the precision at the rank of each hit; its mean over queries is MAP@K."""
+    return _sum_per_query(hits, k, _order(hits) / hits.rank_H) / np.minimum(hits.relevant_R, k)
 
 
 AT_K: Mapping[str, AtK] = MappingProxyType(

@@ -1,4 +1,4 @@
-"""What the lists of all users together do to the catalogue: how much of it they show, and how evenly."""
+"""Beyond-accuracy metrics of the lists of all users: coverage, Gini and popularity."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from shortlist.ranking import Ranking
 
 
 def exposure(ranking: Ranking, k: int, n_items: int) -> IntArray:
-    """In how many of the lists each item stands among the first K."""
+    """The number of lists in which each item is among the first K."""
     items_RK = ranking.items_RK[:, :k]
     return np.bincount(items_RK[items_RK >= 0], minlength=n_items)
 
 
 def coverage(ranking: Ranking, k: int, n_items: int) -> float:
-    """The share of the catalogue that stands in anybody's list."""
+    """The fraction of the catalogue that is in at least one list."""
     return float(np.count_nonzero(exposure(ranking, k, n_items)) / n_items)
 
 
 def gini(ranking: Ranking, k: int, n_items: int) -> float:
-    """How unevenly the places are given to the items of the catalogue: 0 evenly, towards 1 all to one.
+    """The inequality of the items' exposure: 0 if all are equal, near 1 if one item has all.
 
     Σ_i (2i − n − 1) e_i / (n Σ_i e_i), with e the n items' exposures in ascending order; NaN if the lists are empty.
 
@@ -37,13 +37,13 @@ def gini(ranking: Ranking, k: int, n_items: int) -> float:
 
 
 def mean_popularity(ranking: Ranking, k: int, popularity_I: IntArray) -> float:
-    """The mean popularity of what is recommended, over all filled places; NaN if the lists are empty."""
+    """The mean popularity of the recommended items, over all filled ranks; NaN if the lists are empty."""
     exposure_I = exposure(ranking, k, len(popularity_I))
     total = int(exposure_I.sum())
     return float(exposure_I @ popularity_I / total) if total else float("nan")
 
 
-def catalogue(ranking: Ranking, ks: Sequence[int], popularity_I: IntArray) -> dict[str, float]:
+def beyond_accuracy(ranking: Ranking, ks: Sequence[int], popularity_I: IntArray) -> dict[str, float]:
     """Coverage, Gini and mean popularity at each K, by name: ``coverage@20``."""
     n_items = len(popularity_I)
     return {

@@ -1,4 +1,4 @@
-"""For whom, and for which items, a model is good: means by users' activity and recall by items' popularity."""
+"""Metrics by group: means by users' activity and recall by items' popularity."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from shortlist.metrics.hits import find_hits
 def by_activity(evaluation: Evaluation, activity_U: IntArray, *, groups: int = 4) -> pl.DataFrame:
     """Means of every metric for groups of users, from the least to the most active.
 
-    ``activity_U`` is how many items each user has in training. The groups are as equal in size as they can be while
-    users of the same activity stay together. Columns: ``from``, ``to`` (activity), ``users`` and the metrics.
+    ``activity_U`` is the number of training items of each user. Groups have nearly equal sizes; users with the same
+    activity are in the same group. Columns: ``from``, ``to`` (activity), ``users`` and the metrics.
     """
     _check("groups", groups)
-    activity_R = activity_U[evaluation.users_R]
+    activity_R = activity_U[evaluation.queries_R]
     share_R = np.searchsorted(np.sort(activity_R), activity_R) / max(1, len(activity_R))
     group_R = _floor_times(share_R, groups)
-    frame = pl.DataFrame({"group": group_R, "activity": activity_R, **evaluation.per_user})
+    frame = pl.DataFrame({"group": group_R, "activity": activity_R, **evaluation.per_query})
     return (
         frame.group_by("group")
         .agg(
             pl.col("activity").min().alias("from"),
             pl.col("activity").max().alias("to"),
             pl.len().alias("users"),
-            *(pl.col(name).drop_nans().mean() for name in evaluation.per_user),
+            *(pl.col(name).drop_nans().mean() for name in evaluation.per_query),
         )
         .sort("group")
         .drop("group")
@@ -43,10 +43,10 @@ def by_popularity(
 ) -> pl.DataFrame:
     """Recall and exposure for bands of items, from the most to the least popular.
 
-    ``popularity_I`` is how many users each item has in training. Each band holds about the same number of training
-    interactions, so that the first is the few items that everybody knows and the last the long tail; items of the same
-    popularity stay together. Columns: ``from``, ``to`` (popularity), ``items``, ``pairs`` (of the truth), ``recall@K``
-    (the share of these pairs that is found) and ``share@K`` (the share of all filled places that the band takes).
+    ``popularity_I`` is the number of training users of each item. Each band has about the same number of training
+    interactions: the first contains the few most popular items, the last the long tail. Items of the same popularity
+    are in the same band. Columns: ``from``, ``to`` (popularity), ``items``, ``pairs`` (of the truth), ``recall@K`` (the
+    fraction of these pairs in the lists) and ``share@K`` (the band's fraction of all filled ranks).
     """
     _check("bands", bands)
     band_I = popularity_bands(popularity_I, bands)
@@ -68,7 +68,7 @@ def by_popularity(
 
 
 def popularity_bands(popularity_I: IntArray, bands: int) -> IntArray:
-    """The band of each item, 0 for the most popular: by the share of interactions with more popular items.
+    """The band of each item, 0 for the most popular: by the fraction of interactions with more popular items.
 
     >>> popularity_bands(np.array([1, 6, 1, 4, 0]), bands=2).tolist()
     [1, 0, 1, 1, 1]
@@ -80,7 +80,7 @@ def popularity_bands(popularity_I: IntArray, bands: int) -> IntArray:
 
 
 def _floor_times(share: FloatArray, n: int) -> IntArray:
-    """Number of the n equal parts of [0, 1] in which each share lies."""
+    """The index of the n equal parts of [0, 1] that each value lies in."""
     return np.minimum(share * n, n - 1).astype(np.int64)
 
 

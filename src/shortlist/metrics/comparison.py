@@ -1,4 +1,4 @@
-"""Is one run better than another? Paired tests over the users that both have."""
+"""Paired significance tests of runs over their common users."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from shortlist.data import FloatArray
 from shortlist.errors import InputError, unknown
 
 SIGNIFICANCE = 0.05
-"""Corrected p-values below this are taken for a difference, and marked."""
+"""Corrected p-values below this are significant and are marked."""
 
 
 @dataclass(frozen=True)
-class Pair:
-    """How the ``second`` run differs from the ``first``, user by user; p-values are two-sided.
+class PairedTest:
+    """The difference of the ``second`` run to the ``first`` over users; p-values are two-sided.
 
     ``effect`` is Cohen's d_z: the mean difference over the standard deviation of the differences. ``low`` and ``high``
-    bound the mean difference (t interval). ``better`` and ``worse`` are the shares of users for whom the second run's
-    value is higher and lower. ``t_holm`` and ``wilcoxon_holm`` are corrected for the number of pairs of runs compared.
+    bound the mean difference (t interval). ``better`` and ``worse`` are the fractions of users for whom the second
+    run's value is higher and lower. ``t_holm`` and ``wilcoxon_holm`` are corrected for the number of pairs of runs
+    compared.
     """
 
     first: str
@@ -43,25 +44,25 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs compared on one metric over the ``users`` that all of them evaluated; ``left_out`` are in some runs only."""
+    """Runs compared on one metric over their common ``users``; ``left_out`` counts users of some runs only."""
 
     metric: str
     users: int
     left_out: int
     level: float
     means: Mapping[str, float]
-    pairs: Sequence[Pair]
+    pairs: Sequence[PairedTest]
 
     def to_frame(self) -> pl.DataFrame:
-        """A row a pair of runs."""
+        """One row per pair of runs."""
         return pl.DataFrame([asdict(pair) for pair in self.pairs])
 
 
 def compare(frames: Mapping[str, pl.DataFrame], metric: str, *, level: float = 0.95) -> Comparison:
-    """Compare two or more runs by their values per user (``user_id`` and a column a metric, as a run saves them).
+    """Compare two or more runs by their values per user (``user_id`` and one column per metric, as saved by a run).
 
-    Every pair of runs is tested with Student's paired t and Wilcoxon's signed ranks (users without a difference set
-    aside), each corrected by Holm's method (1979).
+    Every pair of runs is tested with Student's paired t-test and Wilcoxon's signed-rank test (without users whose
+    difference is 0), each corrected by Holm's method (1979).
 
     >>> users = list(range(6))
     >>> old = pl.DataFrame({"user_id": users, "ndcg@20": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]})
@@ -81,7 +82,7 @@ def compare(frames: Mapping[str, pl.DataFrame], metric: str, *, level: float = 0
         raise InputError(f"compare: expected at least two users that all runs evaluated, received {n_users}")
     names = list(frames)
     tested = [
-        Pair(names[a], names[b], **_test(value_RU[b] - value_RU[a], level))
+        PairedTest(names[a], names[b], **_test(value_RU[b] - value_RU[a], level))
         for a, b in combinations(range(len(names)), 2)
     ]
     t_holm, wilcoxon_holm = holm([pair.t for pair in tested]), holm([pair.wilcoxon for pair in tested])
@@ -93,17 +94,8 @@ def compare(frames: Mapping[str, pl.DataFrame], metric: str, *, level: float = 0
     return Comparison(metric, n_users, n_seen - n_users, level, means, pairs)
 
 
-def format_p(p: float) -> str:
-    """A p-value for people, as all tables have it.
-
-    >>> format_p(0.0123), format_p(3e-9)
-    ('0.0123', '< 0.0001')
-    """
-    return "< 0.0001" if p < 0.0001 else f"{p:.4f}"
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: the i-th smallest of m p-values times (m − i + 1), never below one before it.
+    """Holm's step-down correction: the i-th smallest of m p-values times (m − i + 1), made non-decreasing, at most 1.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -117,7 +109,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _align(frames: Mapping[str, pl.DataFrame], metric: str) -> tuple[FloatArray, int]:
-    """The values of the users that all runs have, a row a run, and how many users there are in any."""
+    """The values of the common users, one row per run, and the number of users of any run."""
     values = []
     for index, (name, frame) in enumerate(frames.items()):
         for column in ("user_id", metric):
@@ -131,7 +123,7 @@ def _align(frames: Mapping[str, pl.DataFrame], metric: str) -> tuple[FloatArray,
         for other in values[1:]:
             joined = joined.join(other, on="user_id", how="full", coalesce=True)
     except pl.exceptions.PolarsError as error:
-        raise InputError("compare: expected users of the same kind in all runs, received ids that differ") from error
+        raise InputError("compare: expected user ids of one type in all runs, received different types") from error
     complete = joined.drop_nulls().sort("user_id")
     return complete.drop("user_id").to_numpy().T, len(joined)
 
@@ -154,7 +146,7 @@ def _test(difference_U: FloatArray, level: float) -> dict[str, float]:
 
 
 def _ratio(mean: float, spread: float) -> float:
-    """No difference at all is no effect; the same difference for everybody is beyond measure."""
+    """mean / spread; 0 if both are 0, infinite if only the spread is 0."""
     if spread > 0:
         return mean / spread
     return 0.0 if mean == 0 else math.copysign(math.inf, mean)

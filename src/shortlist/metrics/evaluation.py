@@ -1,9 +1,10 @@
-"""One pass over the catalogue of every user that has something to find, and the values of all metrics."""
+"""One pass over the catalogue of every query with relevant items, and the values of all metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,42 +14,76 @@ from shortlist.errors import InputError, unknown
 from shortlist.metrics.at_k import AT_K
 from shortlist.metrics.hits import Hits, find_hits
 from shortlist.metrics.intervals import Interval, bootstrap
-from shortlist.metrics.pairwise import Standing, Standings, auc, check_shares, llpauc, opauc
-from shortlist.ranking import Lists, Progress, Ranking, Scorer, Selector, as_sequence, score_catalogue
+from shortlist.metrics.pairwise import PairCounts, PairCountsCollector, auc, check_shares, llpauc, opauc
+from shortlist.ranking import (
+    Excluded,
+    Progress,
+    Ranking,
+    RankingCollector,
+    RowItems,
+    Scorer,
+    Selector,
+    catalogue_size,
+    excluded_rows,
+    score_catalogue,
+)
 
 KS = (5, 10, 20, 50, 100)
-"""The lengths of list that are measured unless others are asked for."""
+"""The default list lengths K."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A value of every metric for every user that took something, and the lists that gave them.
+    """A value of every metric for every query with relevant items, and their lists.
 
-    ``per_user`` holds ``ndcg@20`` and so on, in the order of ``users_R``; ``skipped_users`` had nothing to be found.
+    ``per_query`` contains ``ndcg@20`` and so on, in the order of ``queries_R``, the indices of the queries (of users,
+    if queries are users). ``n_skipped`` queries have no relevant item.
     """
 
-    users_R: IntArray
-    per_user: Mapping[str, FloatArray]
-    skipped_users: int
+    queries_R: IntArray
+    per_query: Mapping[str, FloatArray]
+    n_skipped: int
     ranking: Ranking
 
     def means(self) -> dict[str, float]:
-        """The mean of each metric over the users that have a value."""
-        return {name: _mean(value_R) for name, value_R in self.per_user.items()}
+        """The mean of each metric over the queries with a value."""
+        return {name: _mean(value_R) for name, value_R in self.per_query.items()}
 
     def intervals(self, seed: int = 0, *, level: float = 0.95, resamples: int = 1000) -> dict[str, Interval]:
-        """Bootstrap intervals of the means: users are drawn again, with replacement."""
-        return bootstrap(self.per_user, seed, level=level, resamples=resamples)
+        """Bootstrap intervals of the means: queries are resampled with replacement."""
+        return bootstrap(self.per_query, seed, level=level, resamples=resamples)
 
-    def to_frame(self, user_ids: pl.Series) -> pl.DataFrame:
-        """A row a user: ``user_id`` as people know it, and a column a metric."""
-        return pl.DataFrame({"user_id": user_ids[self.users_R], **self.per_user})
+    def to_frame(self, ids: pl.Series) -> pl.DataFrame:
+        """A row for each query: its id, under the name of ``ids``, and a column for each metric."""
+        return pl.DataFrame({ids.name: ids[self.queries_R], **self.per_query})
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluationSet:
+    """Queries with relevant items, the items excluded from their lists, and the number of skipped queries."""
+
+    queries: Any
+    """The input of the scorer; rows are selected by position (:class:`~shortlist.ranking.Queries`)."""
+
+    queries_R: IntArray
+    """The index of each query among all queries of the data."""
+
+    truth: RowItems
+    exclude: tuple[RowItems, ...] = ()
+    n_skipped: int = 0
+
+    @classmethod
+    def of_users(cls, truth: Interactions, exclude: Excluded = ()) -> EvaluationSet:
+        """The users with items in ``truth``; users without are skipped and counted."""
+        users_R = np.flatnonzero(truth.user_counts())
+        rows = RowItems.of(truth, users_R)
+        return cls(users_R, users_R, rows, excluded_rows(exclude, users_R), truth.n_users - len(users_R))
 
 
 def evaluate(
     scorer: Scorer,
     truth: Interactions,
-    exclude: Interactions | Sequence[Interactions] | None = (),
+    exclude: Excluded = (),
     ks: Sequence[int] = KS,
     *,
     metrics: Iterable[str] | None = None,
@@ -57,43 +92,61 @@ def evaluate(
     beta: float = 0.1,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Evaluate over the full catalogue, in one pass for all metrics at all K.
+    """Evaluate lists of users over the full catalogue, in one pass for all metrics at all K.
 
-    What a user has in ``exclude`` is not recommended. Users without an item in ``truth`` are left out and counted. An
-    item that stands in both cannot be recommended and still counts as one that should have been, as in the protocol of
-    SL@K's authors. ``metrics`` names some of :data:`~shortlist.metrics.AT_K`; ``pairwise`` adds AUC, OPAUC(β),
-    LLPAUC(α, β) and LLPAUC over its largest value, for which each user's whole catalogue is sorted.
+    A user's items in ``exclude`` are not recommended. Users without an item in ``truth`` are skipped and counted. An
+    item in both is not recommended and still counts as relevant, as in the protocol of SL@K's authors. ``metrics``
+    selects from :data:`~shortlist.metrics.AT_K`. ``pairwise`` adds AUC, OPAUC(β), LLPAUC(α, β) and LLPAUC divided by
+    its largest value, for which the full catalogue is sorted for each user.
 
     >>> import torch
     >>> class ByIndex:
     ...     n_items = 4
-    ...     def score_all(self, users, out=None):
-    ...         return -torch.arange(4.0).repeat(len(users), 1)
+    ...     def score(self, queries, out=None):
+    ...         return -torch.arange(4.0).repeat(len(queries), 1)
     >>> truth = Interactions.from_pairs([0, 0], [1, 3], user_ids=["ann", "bob"], item_ids=list("wxyz"))
     >>> evaluation = evaluate(ByIndex(), truth, ks=[2], metrics=["recall", "mrr"])
-    >>> evaluation.means(), evaluation.skipped_users
+    >>> evaluation.means(), evaluation.n_skipped
     ({'recall@2': 0.5, 'mrr@2': 0.5}, 1)
     """
+    if truth.n_items != catalogue_size(scorer):
+        raise InputError(f"evaluate: expected a truth over {scorer.n_items} items, received one over {truth.n_items}")
+    asked = EvaluationSet.of_users(truth, exclude)
+    options: dict[str, Any] = {"metrics": metrics, "pairwise": pairwise, "alpha": alpha, "beta": beta}
+    return evaluate_set(scorer, asked, ks, **options, progress=progress)
+
+
+def evaluate_set(
+    scorer: Scorer,
+    asked: EvaluationSet,
+    ks: Sequence[int] = KS,
+    *,
+    metrics: Iterable[str] | None = None,
+    pairwise: bool = False,
+    alpha: float = 0.7,
+    beta: float = 0.1,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Evaluate the lists of any queries, as :func:`evaluate` does for users."""
     names = _known(AT_K if metrics is None else metrics)
     ks = _checked(ks)
     check_shares(alpha, beta)
-    if truth.n_items != scorer.n_items:
-        raise InputError(f"evaluate: expected a truth over {scorer.n_items} items, received one over {truth.n_items}")
-    users_R = np.flatnonzero(truth.user_counts())
-    lists = Lists(users_R, max(ks))
-    standings = Standings(users_R, truth) if pairwise else None
+    lists = RankingCollector(asked.queries_R, max(ks))
+    collector = PairCountsCollector(asked.truth) if pairwise else None
 
     def visit(rows: slice, selector: Selector) -> None:
         lists.keep(rows, selector)
-        if standings is not None:
-            standings.keep(rows, selector)
+        if collector is not None:
+            collector.keep(rows, selector)
 
-    score_catalogue(scorer, users_R, max(ks), visit, exclude=as_sequence(exclude), progress=progress)
+    score_catalogue(
+        scorer, asked.queries, max(ks), visit, exclude=asked.exclude, n_items=asked.truth.n_items, progress=progress
+    )
     ranking = lists.ranking()
-    per_user = values_at(find_hits(ranking, truth), ks, names)
-    if standings is not None:
-        per_user |= _pairwise(standings.standing(), alpha, beta)
-    return Evaluation(users_R, per_user, truth.n_users - len(users_R), ranking)
+    per_query = values_at(find_hits(ranking, asked.truth), ks, names)
+    if collector is not None:
+        per_query |= _pairwise(collector.counts(), alpha, beta)
+    return Evaluation(asked.queries_R, per_query, asked.n_skipped, ranking)
 
 
 def values_at(hits: Hits, ks: Sequence[int], metrics: Iterable[str] = tuple(AT_K)) -> dict[str, FloatArray]:
@@ -101,12 +154,12 @@ def values_at(hits: Hits, ks: Sequence[int], metrics: Iterable[str] = tuple(AT_K
     return {f"{name}@{k}": AT_K[name](hits, k) for name in metrics for k in ks}
 
 
-def _pairwise(standing: Standing, alpha: float, beta: float) -> dict[str, FloatArray]:
+def _pairwise(counts: PairCounts, alpha: float, beta: float) -> dict[str, FloatArray]:
     return {
-        "auc": auc(standing),
-        f"opauc({beta:g})": opauc(standing, beta),
-        f"llpauc({alpha:g},{beta:g})": llpauc(standing, alpha, beta),
-        f"llpauc({alpha:g},{beta:g})/max": llpauc(standing, alpha, beta, normalised=True),
+        "auc": auc(counts),
+        f"opauc({beta:g})": opauc(counts, beta),
+        f"llpauc({alpha:g},{beta:g})": llpauc(counts, alpha, beta),
+        f"llpauc({alpha:g},{beta:g})/max": llpauc(counts, alpha, beta, normalised=True),
     }
 
 

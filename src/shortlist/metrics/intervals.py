@@ -1,4 +1,4 @@
-"""How sure a mean over users is: bootstrap intervals."""
+"""Bootstrap confidence intervals of means over users."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from shortlist.data import FloatArray
 from shortlist.errors import InputError
 
 _PORTION = 50
-"""Resamples that are worked at once, as one matrix product."""
+"""Resamples per matrix product."""
 
 
 class Interval(NamedTuple):
-    """Where the mean lies, at the level that was asked for."""
+    """The confidence interval of a mean."""
 
     low: float
     high: float
@@ -25,9 +25,9 @@ class Interval(NamedTuple):
 def bootstrap(
     per_user: Mapping[str, FloatArray], seed: int, *, level: float = 0.95, resamples: int = 1000
 ) -> dict[str, Interval]:
-    """Percentile intervals of means (Efron, 1979): each resample draws as many users as there are, with replacement.
+    """Percentile intervals of means (Efron, 1979): each resample draws n of n users with replacement.
 
-    All metrics see the same resamples. A user without a value (NaN) counts in none of that metric's means.
+    All metrics use the same resamples. A user without a value (NaN) is not included in that metric's means.
 
     >>> bootstrap({"recall@5": np.array([0.0, 1.0] * 50)}, seed=0)
     {'recall@5': Interval(low=0.4..., high=0.6...)}
@@ -53,6 +53,6 @@ def bootstrap(
 
 
 def _draw(generator: np.random.Generator, resamples: int, n_users: int) -> FloatArray:
-    """How often each user is drawn, a row a resample."""
+    """The number of times each user is drawn, one row per resample."""
     drawn_BR = generator.integers(n_users, size=(resamples, n_users))
     return np.stack([np.bincount(drawn_R, minlength=n_users) for drawn_R in drawn_BR]).astype(np.float64)

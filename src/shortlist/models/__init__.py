@@ -1,6 +1,6 @@
-"""Models: they produce scores and know nothing of losses."""
+"""Models: they produce scores, independently of losses."""
 
-from shortlist.models.base import Baseline, Factored, Model, PairScorer, TrainableModel, VectorBaseline, registry
+from shortlist.models.base import Baseline, Factored, Model, PairScorer, TrainableModel, registry
 from shortlist.models.baselines import EASE, IALS, ItemKNN, Popularity
 from shortlist.models.graph_models import LightGCN, LightGCNpp, SimGCL, XSimGCL
 from shortlist.models.history_models import Pooled, SimpleX
@@ -24,7 +24,6 @@ __all__ = [
     "SimGCL",
     "SimpleX",
     "TrainableModel",
-    "VectorBaseline",
     "XSimGCL",
     "registry",
 ]

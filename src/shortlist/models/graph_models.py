@@ -1,42 +1,39 @@
-"""Models whose vectors are propagated over the graph of users and items: LightGCN and its kin.
+"""Models whose embeddings are propagated over the user–item graph: LightGCN and its variants.
 
-They differ in what a layer is and how layers are brought together. Each propagates once a step over the whole graph;
-scores are then products of vectors, as for matrix factorisation, so that every loss and every fast path serves them.
+They differ in their layers and in how layers are combined. Each propagates over the full graph in each step. Scores are
+then inner products, as in matrix factorisation, so every loss and every optimised code path applies.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from shortlist.data import Interactions
+from shortlist.data import IntArray, Interactions
 from shortlist.errors import InputError
 from shortlist.models.base import Factored, normal_users, registry
+from shortlist.models.folded import FoldInUsers, mean_length, rows_of
 from shortlist.models.graph import Adjacency, InteractionGraph, UserItem, layer_sums, noise
-from shortlist.models.history_lookup import FoldInUsers, mean_length
 from shortlist.parameters import Search, param
-from shortlist.scores import FactoredTable, Factors, Similarity, Workspace, item_vectors
+from shortlist.scores import Batch, Embeddings, FactoredTable, Similarity, Workspace, item_vectors
 
 
 class GraphModel(Factored):
-    """A free vector for each user and item, and the graph they are propagated over.
+    """A free embedding for each user and item, and the graph they are propagated over.
 
-    The state holds the free vectors and the pairs: less than the propagated vectors would take, and enough both to
-    answer alone and to be trained further.
+    The state contains the free embeddings and the training pairs, which suffice for scoring and for further training.
     """
 
-    dim: int = param(default=64, at_least=1, help="length of the vectors")
-    layers: int = param(
-        default=2, at_least=1, help="how far vectors are propagated over the graph", search=Search(1, 4)
-    )
-    similarity: Similarity = param(default="cosine", help="how a user's vector is compared with an item's")
-    init: float = param(default=0.1, above=0, help="standard deviation of the vectors at the start")
+    dim: int = param(default=64, at_least=1, help="dimension of the embeddings")
+    layers: int = param(default=2, at_least=1, help="number of propagation layers", search=Search(1, 4))
+    similarity: Similarity = param(default="cosine", help="similarity of a user's and an item's embedding")
+    init: float = param(default=0.1, above=0, help="standard deviation of the initial embeddings")
 
-    def start(self, train: Interactions, generator: torch.Generator) -> None:
-        """Normally distributed vectors."""
+    def initialize(self, train: Interactions, generator: torch.Generator) -> None:
+        """Normally distributed embeddings."""
         self._take(
             normal_users(train, self.dim, self.init, generator),
             torch.randn(train.n_items, self.dim, generator=generator).mul_(self.init),
@@ -44,38 +41,44 @@ class GraphModel(Factored):
         )
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take over saved vectors and pairs."""
+        """Load saved embeddings and pairs."""
         pairs = InteractionGraph(state["pairs.indptr"], state["pairs.indices"], len(state["item"]))
         self._take(state["user"], state["item"], pairs)
         self.eval()
 
     def _take(self, user_UD: Tensor, item_ID: Tensor, pairs: InteractionGraph) -> None:
         self.user, self.item, self.pairs = nn.Parameter(user_UD), nn.Parameter(item_ID), pairs
-        self._to_users, self._to_items = self._make_links(pairs)
+        self._to_users, self._to_items = self._adjacencies(pairs)
 
-    def _make_links(self, pairs: InteractionGraph) -> tuple[Adjacency, Adjacency]:
-        """How users are made from items and items from users: by the symmetric normalised adjacency."""
-        link = pairs.link(0.5, 0.5)
-        return link, link.reversed()
+    def _moved(self) -> None:
+        """The matrices of the pairs, where these are now."""
+        self._to_users, self._to_items = self._adjacencies(self.pairs)
+
+    def _adjacencies(self, pairs: InteractionGraph) -> tuple[Adjacency, Adjacency]:
+        """The matrices that compute users from items and items from users: the symmetrically normalised adjacency."""
+        adjacency = pairs.adjacency(0.5, 0.5)
+        return adjacency, adjacency.reversed()
 
     @abstractmethod
     def propagate(self) -> UserItem:
-        """The vectors that are compared."""
+        """The propagated embeddings, which scores compare."""
 
-    def factors(self) -> Factors:
-        """The propagated vectors."""
-        return Factors(*self.propagate(), self.similarity)
+    def embeddings(self) -> Embeddings:
+        """The propagated embeddings."""
+        return Embeddings(*self.propagate(), self.similarity)
 
     def _reached(
-        self, below_ID: Tensor, row_P: Tensor, item_P: Tensor, n_rows: int, powers: tuple[float, float] = (0.5, 0.5)
+        self, below_ID: Tensor, histories: Sequence[IntArray], powers: tuple[float, float] = (0.5, 0.5)
     ) -> Tensor:
-        """What reaches new nodes from the items that they are joined to, by the weights that ``_make_links`` gives.
+        """One propagation step from the items of histories to new user nodes, with the weights of ``_adjacencies``.
 
-        Items keep the weights that they had without the new nodes.
+        The degrees of items do not include the new nodes.
         """
-        degree_R, degree_I = torch.bincount(row_P, minlength=n_rows).float(), self.pairs.count_I.float().clamp(min=1)
+        row_P, item_P = (index.to(below_ID.device) for index in rows_of(histories, len(self.item)))
+        degree_R = torch.bincount(row_P, minlength=len(histories)).float()
+        degree_I = self.pairs.count_I.float().clamp(min=1)
         weight_P = degree_R[row_P] ** -powers[0] * degree_I[item_P] ** -powers[1]
-        reached_ND = below_ID.new_zeros(n_rows, self.dim)
+        reached_ND = below_ID.new_zeros(len(histories), self.dim)
         return reached_ND.index_add_(0, row_P, below_ID[item_P] * weight_P.unsqueeze(1))
 
 
@@ -91,34 +94,34 @@ class LightGCN(GraphModel):
 
     >>> train = Interactions.from_pairs([0, 1], [0, 1], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
     >>> model = LightGCN(dim=8)
-    >>> model.start(train, torch.Generator().manual_seed(0))
-    >>> model.score_all(train.users_of_pairs()).shape
+    >>> model.initialize(train, torch.Generator().manual_seed(0))
+    >>> model.score(train.users_of_pairs()).shape
     torch.Size([2, 3])
     """
 
-    summary = "LightGCN: vectors propagate linearly over the graph of users and items, the mean of all layers."
+    summary = "LightGCN: the mean of all layers of a linear propagation over the user–item graph."
     formula = "sim(x_u, x_i), x = mean_k Â^k e"
     citation = "He et al., SIGIR 2020"
-    cost = "a step spreads all vectors over the graph, a sparse product a layer and side, and back again"
-    use = "Where users have few items each: their neighbours' vectors help, and fewer epochs do than for MF."
+    cost = "each step propagates all embeddings, two sparse products per layer, and back"
+    use = "Where users have few items: neighbours' embeddings help, and it needs fewer epochs than MF."
 
     def propagate(self) -> UserItem:
-        """The mean of the layers, the free vectors among them."""
+        """The mean of the layers, including the free embeddings."""
         weights = [1 / (self.layers + 1)] * (self.layers + 1)
         return layer_sums(self.user, self.item, self._to_users, [weights])[0]
 
     @torch.no_grad()
-    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> FoldInUsers:
-        """A new node joins the graph: its layers but the free one are made from those of its items."""
+    def fold_in(self, histories: Sequence[IntArray]) -> FoldInUsers:
+        """A new node of the graph: its layers, except the free one, are computed from those of its items."""
         own = 1 / (self.layers + 1)
         _, below_ID = layer_sums(self.user, self.item, self._to_users, [[own] * self.layers])[0]
-        reached_ND = self._reached(below_ID, row_P, item_P, n_rows)
+        reached_ND = self._reached(below_ID, histories)
         return FoldInUsers(reached_ND, own, mean_length(self.user), self.similarity)
 
 
 @registry.register("lightgcn_pp")
 class LightGCNpp(GraphModel):
-    r"""LightGCN++: vectors are brought to unit length before each layer, and sides are normalised apart.
+    r"""LightGCN++: embeddings are normalised to unit length before each layer, with separate exponents of both degrees.
 
     .. math:: E^{k+1} = D^{-\alpha} A D^{-\beta}\,\mathrm{norm}(E^k),\qquad
               E = \gamma E^0 + \frac{1-\gamma}{L} \sum_{k=1}^{L} E^k
@@ -128,40 +131,39 @@ class LightGCNpp(GraphModel):
 
     >>> train = Interactions.from_pairs([0, 1], [0, 1], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
     >>> model = LightGCNpp(dim=8, alpha=0.5, beta=0.0)
-    >>> model.start(train, torch.Generator().manual_seed(0))
-    >>> model.score_all(train.users_of_pairs()).shape
+    >>> model.initialize(train, torch.Generator().manual_seed(0))
+    >>> model.score(train.users_of_pairs()).shape
     torch.Size([2, 3])
     """
 
-    summary = "LightGCN++: LightGCN with vectors of unit length in each layer and exponents for both sides' degrees."
+    summary = "LightGCN++: LightGCN with unit-length embeddings in each layer and exponents for both sides' degrees."
     formula = "sim(x_u, x_i), x = γ·e + (1−γ)·mean_k≥1 e^k, e^k+1 = D^−α·A·D^−β·norm(e^k)"
     citation = "Lee et al., RecSys 2024"
-    cost = "as LightGCN, and in each layer all vectors are brought to unit length"
-    use = "As LightGCN, where how much popular neighbours count should be a setting."
+    cost = "as LightGCN, plus a normalisation of all embeddings in each layer"
+    use = "As LightGCN, where the influence of popular neighbours should be tunable."
 
-    alpha: float = param(
-        default=0.6, help="exponent α of the degree of the node that is reached", search=Search(0.4, 0.6)
-    )
-    beta: float = param(default=-0.1, help="exponent β of the degrees of its neighbours", search=Search(-0.1, 0.1))
+    alpha: float = param(default=0.6, help="exponent α of the target node's degree", search=Search(0.4, 0.6))
+    beta: float = param(default=-0.1, help="exponent β of its neighbours' degrees", search=Search(-0.1, 0.1))
     gamma: float = param(
-        default=0.2, at_least=0, at_most=1, help="weight γ of the free vectors", search=Search(0.0, 1.0)
+        default=0.2, at_least=0, at_most=1, help="weight γ of the free embeddings", search=Search(0.0, 1.0)
     )
 
-    def _make_links(self, pairs: InteractionGraph) -> tuple[Adjacency, Adjacency]:
-        """Each side by its own matrix, which is not the other's transpose."""
-        return pairs.link(self.alpha, self.beta), pairs.link(self.beta, self.alpha).reversed()
+    def _adjacencies(self, pairs: InteractionGraph) -> tuple[Adjacency, Adjacency]:
+        """A separate matrix for each side; they are not transposes of each other."""
+        return pairs.adjacency(self.alpha, self.beta), pairs.adjacency(self.beta, self.alpha).reversed()
 
     def propagate(self) -> UserItem:
-        """The free vectors and the mean of the layers."""
+        """The weighted sum of the free embeddings and the mean of the layers."""
         total = [part * self.gamma for part in (self.user, self.item)]
         for _, layer in self._passes():
             total = [
-                whole.add(part, alpha=(1 - self.gamma) / self.layers) for whole, part in zip(total, layer, strict=True)
+                sum_ND.add(part, alpha=(1 - self.gamma) / self.layers)
+                for sum_ND, part in zip(total, layer, strict=True)
             ]
         return total[0], total[1]
 
     def _passes(self) -> Iterator[tuple[UserItem, UserItem]]:
-        """For each layer the vectors of unit length that it is made of, and what they become."""
+        """For each layer its input, embeddings of unit length, and its output."""
         layer: UserItem = (self.user, self.item)
         for _ in range(self.layers):
             below = user_UD, item_ID = item_vectors(layer[0], "cosine"), item_vectors(layer[1], "cosine")
@@ -169,17 +171,17 @@ class LightGCNpp(GraphModel):
             yield below, layer
 
     @torch.no_grad()
-    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> FoldInUsers:
-        """A new node joins the graph: its layers but the free one are made from those of its items."""
+    def fold_in(self, histories: Sequence[IntArray]) -> FoldInUsers:
+        """A new node of the graph: its layers, except the free one, are computed from those of its items."""
         below_ID = torch.zeros_like(self.item)
         for (_, item_ID), _ in self._passes():
             below_ID.add_(item_ID, alpha=(1 - self.gamma) / self.layers)
-        reached_ND = self._reached(below_ID, row_P, item_P, n_rows, (self.alpha, self.beta))
+        reached_ND = self._reached(below_ID, histories, (self.alpha, self.beta))
         return FoldInUsers(reached_ND, self.gamma, mean_length(self.user), self.similarity)
 
 
 class ContrastiveGCN(GraphModel):
-    r"""A graph model with a contrast of two noisy views as a term of its own, named ``contrast``.
+    r"""A graph model with an additional contrastive term over two noisy views, named ``contrast``.
 
     .. math:: \lambda \sum_{\text{users},\,\text{items}} \mathrm{mean}_n
               \Bigl(\ln \sum_m e^{\cos(x_n, y_m)/\tau} - \cos(x_n, y_n)/\tau\Bigr)
@@ -187,28 +189,26 @@ class ContrastiveGCN(GraphModel):
     over the distinct users of a step, and over its distinct items; x and y are the two views of a node.
     """
 
-    layers: int = param(
-        default=3, at_least=1, help="how far vectors are propagated over the graph", search=Search(1, 4)
-    )
-    noise: float = param(default=0.1, at_least=0, help="length ε of the noise that is added to each layer")
+    layers: int = param(default=3, at_least=1, help="number of propagation layers", search=Search(1, 4))
+    noise: float = param(default=0.1, at_least=0, help="norm ε of the noise added to each layer")
     contrast: float = param(
         default=0.1, at_least=0, help="weight λ of the contrast", search=Search(choices=(0.01, 0.05, 0.1, 0.2, 0.5))
     )
     temperature: float = param(default=0.1, above=0, help="temperature τ of the contrast", search=Search(0.05, 0.3))
     contrasted: int = param(
-        default=2048, at_least=2, help="how many users and items of a step are contrasted; drawn if there are more"
+        default=2048, at_least=2, help="maximum number of users and items that a step contrasts, drawn if more"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._workspaces = (Workspace(), Workspace())  # one each: both buffers are asked for again on the way back
+        self._workspaces = (Workspace(), Workspace())  # one per side: the backward pass needs both buffers
 
-    def _disturbed(self, weights: list[list[float]], generator: torch.Generator) -> list[UserItem]:
-        """Sums of the layers of a noisy pass."""
+    def _perturbed(self, weights: list[list[float]], generator: torch.Generator) -> list[UserItem]:
+        """Weighted sums of the layers of a noisy pass."""
         return layer_sums(self.user, self.item, self._to_users, weights, noise(self.noise, generator))
 
     def _mean(self) -> list[float]:
-        """The weights of the layers: the free vectors have none."""
+        """The weights of the layers; 0 for the free embeddings."""
         return [0.0, *[1 / self.layers] * self.layers]
 
     def propagate(self) -> UserItem:
@@ -216,20 +216,21 @@ class ContrastiveGCN(GraphModel):
         return layer_sums(self.user, self.item, self._to_users, [self._mean()])[0]
 
     @torch.no_grad()
-    def arrival(self, row_P: Tensor, item_P: Tensor, n_rows: int) -> FoldInUsers:
-        """A new node joins the graph: its layers are made from those of its items, and nothing is learned."""
+    def fold_in(self, histories: Sequence[IntArray]) -> FoldInUsers:
+        """A new node of the graph: its layers are computed from those of its items; nothing is learned."""
         _, below_ID = layer_sums(self.user, self.item, self._to_users, [[1 / self.layers] * self.layers])[0]
-        return FoldInUsers(self._reached(below_ID, row_P, item_P, n_rows), 0.0, 0.0, self.similarity)
+        return FoldInUsers(self._reached(below_ID, histories), 0.0, 0.0, self.similarity)
 
     def _contrast(
         self, first: UserItem, second: UserItem, nodes: tuple[Tensor, Tensor], generator: torch.Generator
     ) -> Tensor:
-        """λ times the contrast of users and that of items."""
+        """λ times the sum of the contrastive terms of users and of items."""
         total = first[0].new_zeros(())
         for view, other, node_N, workspace in zip(first, second, nodes, self._workspaces, strict=True):
             chosen_N = node_N.unique()
             if len(chosen_N) > self.contrasted:
-                chosen_N = chosen_N[torch.randperm(len(chosen_N), generator=generator)[: self.contrasted]]
+                order_N = torch.randperm(len(chosen_N), generator=generator, device=generator.device)
+                chosen_N = chosen_N[order_N[: self.contrasted].to(chosen_N.device)]
             rows, candidates = view.index_select(0, chosen_N), other.index_select(0, chosen_N)
             total = total + info_nce(rows, candidates, self.temperature, workspace)
         return total * self.contrast
@@ -242,7 +243,7 @@ def info_nce(row_ND: Tensor, other_ND: Tensor, tau: float, workspace: Workspace 
     >>> info_nce(same, same, 1.0)
     tensor(0.3133)
     """
-    place_N = torch.arange(len(row_ND))
+    place_N = torch.arange(len(row_ND), device=row_ND.device)
     table = FactoredTable(
         item_vectors(row_ND, "cosine"),
         item_vectors(other_ND, "cosine"),
@@ -261,45 +262,45 @@ class SimGCL(ContrastiveGCN):
     .. math:: E^{k+1} = \hat A E^k + \varepsilon\,\mathrm{sign}(\hat A E^k) \odot z/|z|,\qquad
               E = \frac{1}{L} \sum_{k=1}^{L} E^k
 
-    Scores come from a third pass without noise. Vectors start normal, as for every graph model here, where the authors'
-    code draws them Xavier-uniform.
+    Scores come from a third pass without noise. The initial embeddings are normal, as for all graph models here; in the
+    authors' code they are Xavier-uniform.
 
     Yu et al., "Are Graph Augmentations Necessary? Simple Graph Contrastive Learning for Recommendation", SIGIR 2022.
 
     >>> train = Interactions.from_pairs([0, 1], [0, 1], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
     >>> model, generator = SimGCL(dim=8), torch.Generator().manual_seed(0)
-    >>> model.start(train, generator)
-    >>> factors, terms = model.step(torch.tensor([0, 1]), torch.tensor([0, 1]), generator)
-    >>> list(terms)
+    >>> model.initialize(train, generator)
+    >>> batch = Batch(torch.tensor([0, 1]), 2, row_P=torch.tensor([0, 1]), item_P=torch.tensor([0, 1]))
+    >>> list(model.encode(batch, generator).terms)
     ['contrast']
     """
 
-    summary = "SimGCL: a clean pass over the graph for the scores, and two noisy ones that are contrasted."
+    summary = "SimGCL: a noise-free pass over the graph for the scores, and a contrastive term over two noisy passes."
     formula = "sim(x_u, x_i), x = mean_k≥1 Â^k e; in training + λ·InfoNCE of two noisy passes"
     citation = "Yu et al., SIGIR 2022"
-    cost = "three passes over the graph and one back; products of the step's users with each other, and of its items"
-    use = "To compare with papers that use it; XSimGCL is after the same for less."
+    cost = "three forward passes over the graph and one backward; products among the step's users, and among its items"
+    use = "For comparison with papers that use it; XSimGCL is a cheaper alternative."
 
     contrast: float = param(
         default=0.5, at_least=0, help="weight λ of the contrast", search=Search(choices=(0.05, 0.1, 0.2, 0.5))
     )
     temperature: float = param(default=0.2, above=0, help="temperature τ of the contrast", search=Search(0.05, 0.3))
 
-    def step(self, user_R: Tensor, item_P: Tensor, generator: torch.Generator) -> tuple[Factors, dict[str, Tensor]]:
-        """The clean vectors, and the contrast of two noisy views.
+    def training_embeddings(self, batch: Batch, generator: torch.Generator) -> tuple[Embeddings, dict[str, Tensor]]:
+        """The noise-free embeddings, and the contrastive term of two noisy views.
 
-        Noise is a constant to the gradient, so that a view is the clean vectors and what noise adds to them: the three
-        passes forwards need only one backwards.
+        Noise has no gradient, so a view is the noise-free embeddings plus a constant: the three forward passes need
+        only one backward pass.
         """
         clean = self.propagate()
         views: list[UserItem] = []
         for _ in range(2):
             with torch.no_grad():
-                user_UD, item_ID = self._disturbed([self._mean()], generator)[0]
+                user_UD, item_ID = self._perturbed([self._mean()], generator)[0]
                 user_UD, item_ID = user_UD.sub_(clean[0]), item_ID.sub_(clean[1])
             views.append((clean[0] + user_UD, clean[1] + item_ID))
-        contrast = self._contrast(views[0], views[1], (user_R, item_P), generator)
-        return Factors(*clean, self.similarity), {"contrast": contrast}
+        contrast = self._contrast(views[0], views[1], (batch.rows, batch.item_P), generator)
+        return Embeddings(*clean, self.similarity), {"contrast": contrast}
 
 
 @registry.register("xsimgcl")
@@ -309,14 +310,14 @@ class XSimGCL(ContrastiveGCN):
     .. math:: E^{k+1} = \hat A E^k + \varepsilon\,\mathrm{sign}(\hat A E^k) \odot z/|z|,\qquad
               E = \frac{1}{L} \sum_{k=1}^{L} E^k,\qquad \text{contrast of } E \text{ and } E^{l^*}
 
-    Vectors start normal, as for every graph model here, where the authors' code draws them Xavier-uniform.
+    The initial embeddings are normal, as for all graph models here; in the authors' code they are Xavier-uniform.
 
     Yu et al., "XSimGCL: Towards Extremely Simple Graph Contrastive Learning for Recommendation", TKDE 2023.
 
     >>> train = Interactions.from_pairs([0, 1], [0, 1], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
     >>> model = XSimGCL(dim=8)
-    >>> model.start(train, torch.Generator().manual_seed(0))
-    >>> model.score_all(train.users_of_pairs()).shape
+    >>> model.initialize(train, torch.Generator().manual_seed(0))
+    >>> model.score(train.users_of_pairs()).shape
     torch.Size([2, 3])
     >>> XSimGCL(layers=2, contrast_layer=3)
     Traceback (most recent call last):
@@ -324,13 +325,13 @@ class XSimGCL(ContrastiveGCN):
     shortlist.errors.InputError: XSimGCL.contrast_layer: expected at most 2, the number of layers, received 3
     """
 
-    summary = "XSimGCL: one noisy pass over the graph; its mean is contrasted with one of its layers."
+    summary = "XSimGCL: one noisy pass over the graph, with a contrastive term between its mean and one of its layers."
     formula = "sim(x_u, x_i), x = mean_k≥1 Â^k e; in training noisy, + λ·InfoNCE of x and layer l*"
     citation = "Yu et al., TKDE 2023"
-    cost = "one pass over the graph and one back; products of the step's users with each other, and of its items"
-    use = "Where data is sparse and vectors should propagate out, so that lists reach items that few know."
+    cost = "one forward pass over the graph and one backward; products among the step's users, and among its items"
+    use = "Where data is sparse and lists should also reach unpopular items."
 
-    contrast_layer: int = param(default=1, at_least=1, help="the layer l* that the mean is contrasted with")
+    contrast_layer: int = param(default=1, at_least=1, help="layer l* that is contrasted with the mean")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -340,9 +341,9 @@ class XSimGCL(ContrastiveGCN):
                 f"received {self.contrast_layer}"
             )
 
-    def step(self, user_R: Tensor, item_P: Tensor, generator: torch.Generator) -> tuple[Factors, dict[str, Tensor]]:
-        """The noisy vectors, and their contrast with the chosen layer."""
+    def training_embeddings(self, batch: Batch, generator: torch.Generator) -> tuple[Embeddings, dict[str, Tensor]]:
+        """The noisy embeddings, and the contrastive term with the selected layer."""
         layer = [float(depth == self.contrast_layer) for depth in range(self.layers + 1)]
-        mean, one = self._disturbed([self._mean(), layer], generator)
-        contrast = self._contrast(mean, one, (user_R, item_P), generator)
-        return Factors(*mean, self.similarity), {"contrast": contrast}
+        mean, one = self._perturbed([self._mean(), layer], generator)
+        contrast = self._contrast(mean, one, (batch.rows, batch.item_P), generator)
+        return Embeddings(*mean, self.similarity), {"contrast": contrast}

@@ -10,49 +10,49 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from shortlist.data import Interactions
+from shortlist.data import IntArray, Interactions
 from shortlist.errors import InputError
-from shortlist.models.base import PairScorer, registry
+from shortlist.models.base import PairScorer, cosines, registry
 from shortlist.parameters import param
 from shortlist.scores import look_up
 
 
 @registry.register("ncf")
 class NCF(PairScorer):
-    r"""NeuMF: a generalised product of vectors and a network over other vectors, side by side.
+    r"""NeuMF: a generalised product of embeddings and a network over other embeddings, concatenated.
 
     .. math:: s_{ui} = h \cdot \bigl[\,p_u \odot q_i \,;\; \mathrm{MLP}([p'_u ; q'_i])\,\bigr]
 
-    The MLP has ReLU layers that narrow. The score is what the paper passes through a sigmoid: losses do that. Since no
-    product of vectors gives the scores, positives stand against drawn items, not against the whole catalogue.
-    BCE, which trains it unless a loss is named, draws one for each, the paper 4 (``training.negatives=4``); losses that
-    have no number of their own draw 64.
+    The MLP has ReLU layers of decreasing width. The score is the logit: losses apply the sigmoid of the paper. Scores
+    are not inner products, so positives are compared with drawn items, not with the full catalogue. BCE, the default
+    loss, draws one negative per positive, the paper 4 (``training.negatives=4``); with losses that set no number, 64
+    are drawn.
 
     He et al., "Neural Collaborative Filtering", WWW 2017.
 
     >>> train = Interactions.from_pairs([0, 1], [0, 2], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
     >>> model = NCF(dim=8, hidden=(8, 4))
-    >>> model.start(train, torch.Generator().manual_seed(0))
-    >>> model.score_all(train.users_of_pairs()).shape
+    >>> model.initialize(train, torch.Generator().manual_seed(0))
+    >>> model.score(train.users_of_pairs()).shape
     torch.Size([2, 3])
     """
 
-    summary = "NCF (NeuMF): a product of vectors and a network score a user and an item together."
+    summary = "NCF (NeuMF): a product of embeddings and a network score pairs of a user and an item."
     formula = "h·[p_u⊙q_i ; MLP([p′_u ; q′_i])]"
     citation = "He et al., WWW 2017"
     cost = "the network, for each user with each drawn item; for lists, with each item of the catalogue"
-    use = "To compare with papers that use it; models of vectors train against the whole catalogue, which it cannot."
+    use = "For comparison with papers that use it; unlike embedding models it cannot train with the full catalogue."
 
-    dim: int = param(default=64, at_least=1, help="length of the vectors that are multiplied")
+    dim: int = param(default=64, at_least=1, help="dimension of the multiplied embeddings")
     hidden: tuple[int, ...] = param(
-        default=(64, 32, 16, 8), help="widths of the network; the first is that of its input, half of it the user's"
+        default=(64, 32, 16, 8), help="widths of the network's layers; the first is the input, half of it for the user"
     )
-    init: float = param(default=0.01, above=0, help="standard deviation of the vectors at the start")
+    init: float = param(default=0.01, above=0, help="standard deviation of the initial embeddings")
 
     def __post_init__(self) -> None:
         if len(self.hidden) < 2 or min(self.hidden) < 1 or self.hidden[0] % 2:
             raise InputError(
-                f"NCF.hidden: expected at least two widths from 1 on, the first of them even, received {self.hidden}"
+                f"NCF.hidden: expected at least two widths of at least 1, the first even, received {self.hidden}"
             )
 
     @property
@@ -60,7 +60,7 @@ class NCF(PairScorer):
         """Size of the catalogue."""
         return len(self.item)
 
-    def start(self, train: Interactions, generator: torch.Generator) -> None:
+    def initialize(self, train: Interactions, generator: torch.Generator) -> None:
         """Normal vectors, Xavier-uniform layers, a LeCun-uniform head, no biases."""
         half = self.hidden[0] // 2
         tables = {
@@ -79,7 +79,7 @@ class NCF(PairScorer):
         self._take(state)
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take over saved parameters."""
+        """Load saved parameters."""
         self._take(state)
         self.eval()
 
@@ -91,8 +91,12 @@ class NCF(PairScorer):
         self.biases = nn.ParameterList(nn.Parameter(state[f"biases.{depth}"]) for depth in depths)
         self.head = nn.Parameter(state["head"])
 
+    def item_similarity(self, items: IntArray) -> Tensor:
+        """The cosine of the concatenated item embeddings."""
+        return cosines(torch.cat([self.item, self.item_input], 1).detach(), items)
+
     def scores(self, user_R: Tensor, item_RM: Tensor) -> Tensor:
-        """The first layer is applied to users and items apart, so that a user is multiplied once for all its items."""
+        """The first layer is applied to users and items separately: a user is multiplied once for all its items."""
         half = self.hidden[0] // 2
         of_product, of_network = self.head[: self.dim], self.head[self.dim :]
         weighted_RD = look_up(self.user, user_R) * of_product
@@ -106,5 +110,5 @@ class NCF(PairScorer):
 
 
 def _uniform(bound: float, *shape: int, generator: torch.Generator) -> Tensor:
-    """Numbers between −bound and bound."""
+    """Uniform numbers between −bound and bound."""
     return torch.rand(*shape, generator=generator).mul_(2 * bound).sub_(bound)

@@ -1,12 +1,25 @@
-"""Who stands against the positives."""
+"""Negative sampling, and the candidates of a batch."""
 
 from shortlist.negatives.draws import (
     BatchCandidates,
+    Candidates,
     Distribution,
     PairNegatives,
+    RowLists,
+    RowSample,
     Sample,
     SharedCandidates,
     popularity_mass,
 )
 
-__all__ = ["BatchCandidates", "Distribution", "PairNegatives", "Sample", "SharedCandidates", "popularity_mass"]
+__all__ = [
+    "BatchCandidates",
+    "Candidates",
+    "Distribution",
+    "PairNegatives",
+    "RowLists",
+    "RowSample",
+    "Sample",
+    "SharedCandidates",
+    "popularity_mass",
+]

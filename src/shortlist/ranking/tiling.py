@@ -1,8 +1,8 @@
-"""Scores of the whole catalogue, a tile of users at a time, on all threads, in bounded memory.
+"""Scores of the full catalogue, tile by tile of queries, on all threads, in bounded memory.
 
-The last bit of a matrix product depends on its shape and on the threads that share it. So every tile has the same
-number of rows (the last is filled up), and each tile is worked by one thread while others work on other tiles: a user's
-scores depend neither on which other users are asked for nor on the number of threads.
+The last bit of a matrix product depends on its shape and on the number of threads. Therefore every tile has the same
+number of rows (the last is padded), and each tile is computed by one thread while others compute other tiles: the
+scores of a query depend neither on the other queries nor on the number of threads.
 """
 
 from __future__ import annotations
@@ -16,46 +16,52 @@ from queue import SimpleQueue
 import numpy as np
 import torch
 
-from shortlist.data import IntArray, Interactions
+from shortlist.data import IntArray
 from shortlist.errors import ShortlistError
-from shortlist.ranking.scorer import Scorer
+from shortlist.ranking.rows import RowItems
+from shortlist.ranking.scorer import Queries, Scorer, catalogue_size
 from shortlist.ranking.selector import Selector
 
 TILE_ROWS = 64
-"""Rows of a tile: enough for a fast product, few enough that the scores of some 10⁴ items stay in the cache."""
+"""Rows of a tile: enough for a fast product, few enough that the scores of about 10⁴ items fit in the cache."""
 
 TILE_SCORES = 2**25
-"""Scores of a tile at most (128 MB), however large the catalogue."""
+"""Maximum scores of a tile (128 MB), for any size of the catalogue."""
 
 Progress = Callable[[int, int], None]
-"""Told how many users are done, of how many."""
+"""Called with the number of queries done and the total."""
 
 Visit = Callable[[slice, Selector], None]
-"""Told which rows of the users a tile holds, with their scores in the selector; called from several threads."""
+"""Called with the rows of a tile and the selector with their scores, from several threads."""
 
 
 def score_catalogue(
     scorer: Scorer,
-    users_R: IntArray,
+    queries: Queries | IntArray,
     k: int,
     visit: Visit,
     *,
-    exclude: Sequence[Interactions] = (),
+    exclude: Sequence[RowItems] = (),
     excluded_items: IntArray | None = None,
+    n_items: int | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Score every user's catalogue and show it, tile by tile, to ``visit``; excluded items score −∞."""
-    n_rows = max(1, min(TILE_ROWS, TILE_SCORES // max(1, scorer.n_items)))
-    tiles = [slice(start, min(start + n_rows, len(users_R))) for start in range(0, len(users_R), n_rows)]
+    """Score the catalogue for every query and pass the scores, tile by tile, to ``visit``; excluded items score −∞.
+
+    ``n_items`` is the number of scores per row, if it differs from the size of the catalogue.
+    """
+    n_items, n_queries = catalogue_size(scorer) if n_items is None else n_items, len(queries)
+    n_rows = max(1, min(TILE_ROWS, TILE_SCORES // max(1, n_items)))
+    tiles = [slice(start, min(start + n_rows, n_queries)) for start in range(0, n_queries, n_rows)]
     n_threads = max(1, min(torch.get_num_threads(), len(tiles)))
     selectors: SimpleQueue[Selector] = SimpleQueue()
     for _ in range(n_threads):
-        selectors.put(Selector(n_rows, scorer.n_items, k))
+        selectors.put(Selector(n_rows, n_items, k))
 
     def work(tile: slice) -> None:
         selector = selectors.get()
         try:
-            _fill(selector, scorer, users_R[tile], exclude, excluded_items)
+            _fill(selector, scorer, queries, tile, exclude, excluded_items)
             visit(tile, selector)
         finally:
             selectors.put(selector)
@@ -68,7 +74,7 @@ def score_catalogue(
                 future.result()
                 done += futures[future]
                 if progress is not None:
-                    progress(done, len(users_R))
+                    progress(done, n_queries)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -77,15 +83,15 @@ def score_catalogue(
 def _fill(
     selector: Selector,
     scorer: Scorer,
-    users: IntArray,
-    exclude: Sequence[Interactions],
+    queries: Queries | IntArray,
+    tile: slice,
+    exclude: Sequence[RowItems],
     excluded_items: IntArray | None,
 ) -> None:
-    """The scores of a tile's users, with −∞ where nothing may be recommended."""
-    n_rows = selector.scores.shape[0]
-    filled_T = np.concatenate([users, np.repeat(users[-1:], n_rows - len(users))])
+    """The scores of a tile's queries, with −∞ at excluded items."""
+    row_T = np.minimum(np.arange(tile.start, tile.start + selector.scores.shape[0]), tile.stop - 1)
     with torch.inference_mode():
-        given = scorer.score_all(filled_T, out=selector.scores)
+        given = scorer.score(queries[row_T], out=selector.scores)
         if given.shape != selector.scores.shape:
             expected, received = tuple(selector.scores.shape), tuple(given.shape)
             raise ShortlistError(f"ranking: expected scores of shape {expected}, received {received} from the model")
@@ -94,12 +100,12 @@ def _fill(
     scores = selector.scores.numpy()
     if excluded_items is not None:
         scores[:, excluded_items] = -np.inf
-    for seen in exclude:
-        scores[seen.pairs_of(filled_T)] = -np.inf
+    for rows in exclude:
+        scores[rows.pairs_of(row_T)] = -np.inf
 
 
 class _ProductThreads:
-    """How many sweeps run, and the number of threads to give back to torch after the last: its setting is global."""
+    """The number of running calls, and torch's global number of threads to restore after the last."""
 
     lock = threading.Lock()
     sweeps = 0

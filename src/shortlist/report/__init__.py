@@ -1,4 +1,4 @@
-"""Pages with pictures that open from disk."""
+"""Self-contained HTML reports with charts."""
 
 from shortlist.report.charts import against, curves, dots, groups, heat, lines, sweep
 from shortlist.report.page import Figure, Page, Section, Table, render

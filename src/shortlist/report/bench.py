@@ -1,4 +1,4 @@
-"""The page of a grid: what was measured beside what was published, and how it came about."""
+"""The report of a grid: measured and published results, learning curves and times."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ Groups = dict[tuple[str, str], dict[str, list[Cell]]]
 
 
 def bench_page(spec: Spec, rows: Sequence[Row], results: Mapping[Cell, Result], folders: Mapping[Cell, Path]) -> Page:
-    """The whole grid; ``folders`` are those of all cells, of failed ones too."""
+    """Build the report; ``folders`` includes those of failed cells."""
     places = _grouped(results)
     figures: dict[str, tuple[Iterable[Figure], str]] = {
         "Published and measured": (_published(rows), "Each point is a row of the table; the dashed line is equality."),
         **_along_settings(spec, places, results),
         "K of training against K of the metric": (
             k_against_k(spec, places, results),
-            "Each column is divided by what was trained for its own K: above 1, in blue, training for another K does "
+            "Each column is divided by what was trained for its own K: above 1, in blue, training for another K is "
             "better at this one. Means over seeds.",
         ),
         "Variants": (
             _variants(spec, rows, places),
-            "Means over seeds. A loss without variants is drawn as the same value for all of them.",
+            "Means over seeds. A loss without variants has the same value for all of them.",
         ),
         "Metric against K": (
             against_k(spec, places, results),
-            "Means over seeds; bands reach from the lowest to the highest.",
+            "Means over seeds; bands are the range.",
         ),
         "Learning curves": (
             _learning(places, results, folders),
-            "What validation said on the way: means over seeds, as far as all of them were trained.",
+            "Validation during training: means over seeds, as far as all of them were trained.",
         ),
         "Time": (
             _times(places, results, folders),
-            "Training time of an epoch as a multiple of that of sl, or without it of the fastest; seconds in brackets. "
-            "Means and ranges over seeds. What shared the machine at the time is in it.",
+            "Training time of an epoch relative to sl, or to the fastest loss; seconds in brackets. "
+            "Means and ranges over seeds. Other load on the machine is included.",
         ),
     }
     return Page(
@@ -68,11 +68,11 @@ def bench_page(spec: Spec, rows: Sequence[Row], results: Mapping[Cell, Result], 
 
 
 def _along_settings(spec: Spec, places: Groups, results: Mapping[Cell, Result]) -> dict[str, tuple[list[Figure], str]]:
-    """A section for each number that variants set."""
+    """A section for each numeric setting of variants."""
     found: dict[str, list[Figure]] = {}
     for name, figure in sweeps(spec, places, results):
         found.setdefault(f"Metric against {name}", []).append(figure)
-    text = "Means over seeds; bands reach from the lowest to the highest. Dashed: losses that have no variants."
+    text = "Means over seeds; bands are the range. Dashed: losses that have no variants."
     return {title: (figures, text) for title, figures in found.items()}
 
 
@@ -92,7 +92,7 @@ def _table(rows: Sequence[Row]) -> Table:
 def _failures(rows: Sequence[Row]) -> list[Table]:
     failed = {(row.dataset, row.model, row.label): row.reasons for row in rows if row.failed}
     lines = [[*place, ", ".join(map(str, seeds)), why] for place, each in failed.items() for why, seeds in each.items()]
-    return [Table(["dataset", "model", "loss", "seeds", "why"], lines, "What failed")] if lines else []
+    return [Table(["dataset", "model", "loss", "seeds", "reason"], lines, "Failures")] if lines else []
 
 
 def _published(rows: Sequence[Row]) -> Iterator[Figure]:
@@ -107,7 +107,7 @@ def _published(rows: Sequence[Row]) -> Iterator[Figure]:
 
 
 def _variants(spec: Spec, rows: Sequence[Row], places: Groups) -> Iterator[Figure]:
-    """A metric over the variants, for each dataset, model and metric where they are not all drawn along a number."""
+    """A metric over the variants, for each place whose variants are not all drawn along a numeric setting."""
     for key in dict.fromkeys((row.dataset, row.model, row.metric) for row in rows if row.loss):
         here = [row for row in rows if (row.dataset, row.model, row.metric) == key]
         variants = [name for name in spec.variants if any(row.variant == name for row in here)]
@@ -127,8 +127,8 @@ def _learning(places: Groups, results: Mapping[Cell, Result], folders: Mapping[C
     for place, by_label in places.items():
         points, metrics = [], set()
         for label, cells in by_label.items():
-            whole = [cell for cell in cells if isinstance(results[cell], Run)] or cells  # else how far they came
-            curves = [_validations(read_log(folders[cell]), cell.k) for cell in whole]
+            complete = [cell for cell in cells if isinstance(results[cell], Run)] or cells  # otherwise unfinished ones
+            curves = [_validations(read_log(folders[cell]), cell.k) for cell in complete]
             for name, epoch in sorted(set.intersection(*map(set, curves))):
                 points.append({"name": label, "at": epoch, "value": statistics.mean(c[name, epoch] for c in curves)})
                 metrics.add(name)
@@ -138,7 +138,7 @@ def _learning(places: Groups, results: Mapping[Cell, Result], folders: Mapping[C
 
 
 def _validations(log: Sequence[Mapping[str, Any]], k: int) -> dict[tuple[str, int], float]:
-    """What a log says of validation, by metric and epoch; the metric is at ``k`` unless it says so itself."""
+    """Validation values of a log by metric and epoch; metrics without a K are at ``k``."""
     return {
         (at_k(name.removeprefix("valid "), k), line["epoch"]): value
         for line in log
@@ -166,7 +166,7 @@ def _times(places: Groups, results: Mapping[Cell, Result], folders: Mapping[Cell
 
 
 def _grouped(results: Mapping[Cell, Result]) -> Groups:
-    """Baselines stand together."""
+    """Group cells by place; baselines form one group."""
     found: Groups = {}
     for cell in results:
         place = (cell.dataset, cell.model) if cell.loss else (cell.dataset, "")

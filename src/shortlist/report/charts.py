@@ -1,4 +1,4 @@
-"""Pictures that several pages have, each a function from a table to SVG."""
+"""Charts shared by several reports: functions from a table to SVG."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import polars as pl
 from shortlist.report.theme import INK, LINE, PALETTE, WIDTH, altair, colour, data, from_one, rule, shape, svg
 
 FAR = 0.1
-"""A ratio that is this far from 1 has the full colour of its side."""
+"""Distance of a ratio from 1 at which the colour is saturated."""
 
 SHORT = 15
-"""Lines through as many values or fewer show each of them."""
+"""Maximum number of values for which a line has point marks."""
 
 WIDE = 50
-"""Positive numbers this many times apart are drawn on a log scale."""
+"""Ratio of the largest to the smallest value above which the scale is logarithmic."""
 
 
 def curves(values: pl.DataFrame, *, title: str) -> str:
@@ -31,7 +31,7 @@ def curves(values: pl.DataFrame, *, title: str) -> str:
 def sweep(values: pl.DataFrame, *, title: str, axis: str, percent: bool = False) -> str:
     """Means against a setting with bands: columns ``name``, ``at``, ``mean``, ``low``, ``high`` and ``flat``.
 
-    Names whose rows are ``flat`` do not have the setting: theirs is a dashed line from end to end.
+    Rows with ``flat`` do not have the setting and are drawn as a dashed line from end to end.
     """
     alt = altair()
     ats = values["at"].unique().sort().to_list()
@@ -43,7 +43,7 @@ def sweep(values: pl.DataFrame, *, title: str, axis: str, percent: bool = False)
 
 
 def _dashed(alt: ModuleType) -> Any:
-    """What is flagged is dashed."""
+    """Dashes for flagged rows."""
     return alt.Scale(domain=[False, True], range=[[1, 0], [5, 4]])
 
 
@@ -62,9 +62,9 @@ def _banded(alt: ModuleType, values: pl.DataFrame, x: Any, y: Any, dash: Any = N
 
 
 def heat(values: pl.DataFrame, *, rows: str, columns: str) -> str:
-    """Ratios as fields: columns ``row``, ``column`` (texts, in the order of the rows) and ``ratio``.
+    """A heat map of ratios: columns ``row``, ``column`` (texts, in the order of the rows) and ``ratio``.
 
-    Colour tells above from below 1 and its strength how far, the same in all pictures; the number stands in each field.
+    The hue shows whether a ratio is above 1, its strength the distance, on the same scale in all charts.
     """
     alt = altair()
     order = {name: values[name].unique(maintain_order=True).to_list() for name in ("row", "column")}
@@ -88,11 +88,11 @@ def heat(values: pl.DataFrame, *, rows: str, columns: str) -> str:
 def groups(values: pl.DataFrame, *, title: str, axis: str, zero: bool = True) -> str:
     """Values of ordered groups: columns ``name``, ``group`` (a text, in the order of the rows) and ``value``.
 
-    The scale begins at 0, unless it is small differences that are to be seen.
+    The scale starts at 0 unless ``zero`` is false.
     """
     alt = altair()
     order = values["group"].unique(maintain_order=True).to_list()
-    angle = 0 if len("".join(order)) < 60 else -40  # so that they do not run into one another
+    angle = 0 if len("".join(order)) < 60 else -40  # avoid overlapping labels
     x = alt.X("group:N", title=axis or None, sort=order, axis=alt.Axis(labelAngle=angle, labelLimit=140))
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=zero))
     base = alt.Chart(data(values)).encode(x=x, y=y, color=colour(alt, values))
@@ -100,19 +100,10 @@ def groups(values: pl.DataFrame, *, title: str, axis: str, zero: bool = True) ->
     return svg(line + base.mark_point(filled=True, size=65, opacity=1).encode(shape=shape(alt, values)))
 
 
-def span(low: int, high: int) -> str:
-    """What a group is called that reaches from one count to another.
-
-    >>> span(3, 3), span(1, 1200)
-    ('3', '1–1,200')
-    """
-    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
-
-
 def dots(values: pl.DataFrame, *, title: str, zero: bool = False) -> str:
-    """A row for each mean with its interval: columns ``name``, ``mean``, ``low``, ``high``; a line at 0 if asked.
+    """A row for each mean with its interval: columns ``name``, ``mean``, ``low``, ``high``; optionally a line at 0.
 
-    Without that line, positive values that are far apart are on a log scale.
+    Without that line, positive values of very different size are drawn on a log scale.
     """
     alt = altair()
     order = values["name"].unique(maintain_order=True).to_list()
@@ -147,18 +138,18 @@ def functions(values: pl.DataFrame, reach: float) -> str:
 
 
 def for_file(picture: str) -> str:
-    """A picture that stands in a file of its own, where no page lends it colours: grey, seen on white and on black."""
+    """A chart for a file of its own, in grey that is visible on white and on black."""
     return picture.replace("currentColor", "#7d8590").replace("var(--line)", "#7d859059")
 
 
 def lines(values: pl.DataFrame, *, title: str, axis: str) -> str:
     """Values along whole numbers from 1: columns ``name``, ``at`` and ``value``.
 
-    Short lines have points: one value alone has no line.
+    Short lines have point marks, since a single value has no line.
     """
     alt = altair()
     names = values["name"].unique(maintain_order=True).to_list()
-    dashes = [[1, 0] if place < len(PALETTE) else [5, 3] for place in range(len(names))]  # colours come again
+    dashes = [[1, 0] if place < len(PALETTE) else [5, 3] for place in range(len(names))]  # colours are repeated
     at = {
         "x": from_one(alt, "at", axis, int(values["at"].max())),  # type: ignore[arg-type]
         "y": alt.Y("value:Q", title=title, scale=alt.Scale(zero=values["value"].n_unique() == 1)),

@@ -1,4 +1,4 @@
-"""The page of a comparison of runs."""
+"""The report of a comparison of runs."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from shortlist.metrics import SIGNIFICANCE, Comparison, Interval, format_p
+from shortlist.formatting import format_interval, format_p, format_signed
+from shortlist.metrics import SIGNIFICANCE, Comparison, Interval
 from shortlist.report.charts import dots
 from shortlist.report.page import Cell, Figure, Page, Section, Table
 
 
 def comparison_page(comparison: Comparison, intervals: Mapping[str, Interval], models: Mapping[str, str]) -> Page:
-    """Means with intervals, and every pair of runs with tests and effect sizes."""
+    """Build the report: means with intervals, and tests and effect sizes for each pair of runs."""
     metric = comparison.metric
-    left_out = f" ({comparison.left_out:,} that only some runs measured are left out)" if comparison.left_out else ""
-    lead = f"{metric} over {comparison.users:,} users that all runs measured{left_out}."
+    left_out = f" ({comparison.left_out:,} evaluated by some runs only are excluded)" if comparison.left_out else ""
+    lead = f"{metric} over {comparison.users:,} users evaluated by all runs{left_out}."
     best = max(comparison.means.values())
     means = Table(
         ["run", "model", metric, "95 % interval"],
         [
-            [name, models[name], Cell(f"{mean:.4f}", mean == best), "{:.4f} – {:.4f}".format(*intervals[name])]
+            [name, models[name], Cell(f"{mean:.4f}", mean == best), format_interval(intervals[name])]
             for name, mean in comparison.means.items()
         ],
         numbers=[metric, "95 % interval"],
@@ -57,7 +58,7 @@ def _differences(comparison: Comparison) -> Figure:
         for pair in comparison.pairs
     ]
     picture = dots(pl.DataFrame(rows), title=f"difference of {comparison.metric}", zero=True)
-    return Figure("Mean differences", picture, "Paired, with 95 % intervals; the dashed line is no difference.")
+    return Figure("Mean differences", picture, "Paired, with 95 % intervals; the dashed line is zero.")
 
 
 def _pairs(comparison: Comparison) -> Table:
@@ -65,9 +66,9 @@ def _pairs(comparison: Comparison) -> Table:
     rows: list[list[Cell | str]] = [
         [
             f"{pair.second} − {pair.first}",
-            _signed(pair.difference),
-            f"{_signed(pair.low)} … {_signed(pair.high)}",
-            _signed(pair.effect, 2),
+            format_signed(pair.difference),
+            f"{format_signed(pair.low)} … {format_signed(pair.high)}",
+            format_signed(pair.effect, 2),
             f"{pair.better:.1%}",
             f"{pair.worse:.1%}",
             Cell(format_p(pair.t_holm), pair.t_holm < SIGNIFICANCE),
@@ -76,7 +77,3 @@ def _pairs(comparison: Comparison) -> Table:
         for pair in comparison.pairs
     ]
     return Table(columns, rows, numbers=columns[1:])
-
-
-def _signed(value: float, digits: int = 4) -> str:
-    return f"{value:+.{digits}f}".replace("-", "−")

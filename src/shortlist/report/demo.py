@@ -1,4 +1,4 @@
-"""The page of the demonstration: models on the built-in set, and lists that a person can judge."""
+"""The report of the demo: models on the built-in dataset, with example lists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shortlist.runs import Run
 
 @dataclass(frozen=True)
 class Place:
-    """A place of a list: the package, what it is, and whether it was held out, so that the model found it."""
+    """A place of a list: the package, its title, and whether it was held out."""
 
     rank: int
     item: str
@@ -26,7 +26,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Example:
-    """What a source package is known to need, what was held out, and the lists of the models."""
+    """The known and held-out items of a source package, and the lists of the models."""
 
     user: str
     known: Sequence[str]
@@ -34,12 +34,12 @@ class Example:
     lists: Mapping[str, Sequence[Place]]
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The example as JSON."""
         return asdict(self)
 
 
 def example_lists(runs: Mapping[str, Run], users: Sequence[str], k: int) -> list[Example]:
-    """The first K of each run for some source packages."""
+    """The first K places of each run for some source packages."""
     titles = dict(load_debian_titles().iter_rows())
     split = next(iter(runs.values())).split
     assert split.test is not None
@@ -60,7 +60,7 @@ def example_lists(runs: Mapping[str, Run], users: Sequence[str], k: int) -> list
 
 
 def demo_page(entries: Sequence[Entry], split: Split, examples: Sequence[Example], k: int) -> Page:
-    """Everything that the demonstration shows."""
+    """Build the report."""
     lead = (
         f"{DEBIAN.users:,} source packages of {DEBIAN.release} are the users, the {DEBIAN.items:,} packages "
         f"that they depend on or recommend the items; {DEBIAN.interactions:,} pairs. A fifth of each user's items is "
@@ -72,14 +72,14 @@ def demo_page(entries: Sequence[Entry], split: Split, examples: Sequence[Example
         [
             accuracy_section(entries, k),
             breakdown_section(entries, split, k),
-            Section("Lists that one can judge", [_LISTS], [_table(example) for example in examples]),
+            Section("Example lists", [_LISTS], [_table(example) for example in examples]),
         ],
     )
 
 
 _LISTS = (
-    "The first places of each model's list for packages that many people know, the best on validation first. Marked "
-    "with ✓ are those that were held out of training and found again; the others are either wrong or good ideas."
+    "The first places of each model's list for well-known packages, the best model on validation first. Items marked "
+    "✓ were held out of training and found again; the others are either wrong or good suggestions."
 )
 
 

@@ -1,4 +1,4 @@
-"""Several models on one split, side by side: tables and pictures."""
+"""Comparison of several models on one split: tables and charts."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from functools import cached_property
 import polars as pl
 
 from shortlist.data import Split
+from shortlist.formatting import format_interval, format_range
 from shortlist.metrics import Evaluation, Interval, bootstrap, by_activity, by_popularity
-from shortlist.report.charts import curves, groups, span
+from shortlist.report.charts import curves, groups
 from shortlist.report.page import Cell, Figure, Section, Table
 
 SHOWN = {"ndcg": "NDCG@K", "recall": "Recall@K"}
-"""The metrics that are shown, and how they are called."""
+"""The metrics that are shown, with their labels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One model of several: its test evaluation, what its lists do to the catalogue, and the seconds it took to fit."""
+    """One of several models: test evaluation, beyond-accuracy metrics and training time."""
 
     name: str
     test: Evaluation
-    catalogue: Mapping[str, float]
+    beyond_accuracy: Mapping[str, float]
     seconds: float
 
     @cached_property
     def intervals(self) -> dict[str, Interval]:
         """95 % bootstrap intervals of the means that are shown."""
-        shown = {name: values for name, values in self.test.per_user.items() if name.split("@")[0] in SHOWN}
+        shown = {name: values for name, values in self.test.per_query.items() if name.split("@")[0] in SHOWN}
         return bootstrap(shown, seed=0)
 
 
@@ -41,14 +42,14 @@ def table(entries: Sequence[Entry], k: int) -> Table:
 
     def accuracy(entry: Entry, metric: str) -> Cell:
         mean, (low, high) = means[entry.name][metric], entry.intervals[metric]
-        return Cell(f"{mean:.4f}", mean == best[metric], f"{low:.4f} – {high:.4f}")
+        return Cell(f"{mean:.4f}", mean == best[metric], format_interval((low, high)))
 
     rows: list[list[Cell | str]] = [
         [
             entry.name,
             accuracy(entry, f"ndcg@{k}"),
             accuracy(entry, f"recall@{k}"),
-            f"{entry.catalogue[f'coverage@{k}']:.1%}",
+            f"{entry.beyond_accuracy[f'coverage@{k}']:.1%}",
             f"{entry.seconds:.2f}",
         ]
         for entry in entries
@@ -62,17 +63,17 @@ def accuracy_section(entries: Sequence[Entry], k: int) -> Section:
         Figure(f"{label} against K", curves(_against_k(entries, metric), title=label))
         for metric, label in SHOWN.items()
     ]
-    users, skipped = len(entries[0].test.users_R), entries[0].test.skipped_users
-    left_out = f" ({skipped:,} users without a held-out item are left out)" if skipped else ""
+    users, skipped = len(entries[0].test.queries_R), entries[0].test.n_skipped
+    left_out = f" ({skipped:,} users without a held-out item are excluded)" if skipped else ""
     text = (
-        f"Means over {users:,} users{left_out}, ranked over the whole catalogue without what a user already has. "
-        "Ranges are 95 % bootstrap intervals over users. Coverage is the share of the catalogue that any list shows."
+        f"Means over {users:,} users{left_out}, ranked over the whole catalogue without the known items of a user. "
+        "Ranges are 95 % bootstrap intervals over users. Coverage is the fraction of the catalogue in any list."
     )
-    return Section("How well held-out items are found", [text], [table(entries, k)], figures)
+    return Section("Accuracy on held-out items", [text], [table(entries, k)], figures)
 
 
 def breakdown_section(entries: Sequence[Entry], split: Split, k: int) -> Section:
-    """For whom and for which items the models are good."""
+    """Metrics by user activity and item popularity."""
     assert split.test is not None
     activity_U, popularity_I = split.train.user_counts(), split.train.item_counts()
     by_user = [(entry.name, by_activity(entry.test, activity_U, groups=5)) for entry in entries]
@@ -84,16 +85,16 @@ def breakdown_section(entries: Sequence[Entry], split: Split, k: int) -> Section
     )
     shown = curves(_coverage(entries), title="coverage@K")
     return Section(
-        "For whom, and for which items",
+        "By user activity and item popularity",
         [
-            "Users are cut into fifths by how many items they have in training. Items are cut into bands that each "
-            "hold a fifth of all training pairs, from the few that everybody has to the long tail."
+            "Users are divided into five groups by the number of training items. Items are divided into bands that "
+            "each hold a fifth of all training pairs, from the most popular items to the long tail."
         ],
         figures=[
             Figure("By the user's activity", activity),
-            Figure("By the item's popularity", recall, "The share of held-out pairs that is found."),
-            Figure("Who gets the places", shares, "The share of all places in the lists; an even share is a fifth."),
-            Figure("How much of the catalogue is shown", shown, "The share of all items that stands in any list."),
+            Figure("By the item's popularity", recall, "The fraction of held-out pairs that is found."),
+            Figure("Exposure by popularity", shares, "The fraction of all places in the lists; a fifth would be even."),
+            Figure("Coverage of the catalogue", shown, "The fraction of all items that appear in any list."),
         ],
     )
 
@@ -113,7 +114,7 @@ def _coverage(entries: Sequence[Entry]) -> pl.DataFrame:
     rows = [
         {"name": entry.name, "k": int(name.split("@")[1]), "mean": value, "low": value, "high": value}
         for entry in entries
-        for name, value in entry.catalogue.items()
+        for name, value in entry.beyond_accuracy.items()
         if name.startswith("coverage@")
     ]
     return pl.DataFrame(rows)
@@ -121,7 +122,7 @@ def _coverage(entries: Sequence[Entry]) -> pl.DataFrame:
 
 def _grouped(frames: Sequence[tuple[str, pl.DataFrame]], metric: str) -> pl.DataFrame:
     rows = [
-        {"name": name, "group": span(row["from"], row["to"]), "value": row[metric]}
+        {"name": name, "group": format_range(row["from"], row["to"]), "value": row[metric]}
         for name, frame in frames
         for row in frame.iter_rows(named=True)
     ]

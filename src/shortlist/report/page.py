@@ -1,4 +1,4 @@
-"""One self-contained HTML page: no network, light and dark, readable on paper, and without scripts too."""
+"""Self-contained HTML pages: no network, light and dark, printable, usable without scripts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shortlist.errors import missing_extra
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table; ``mark`` sets it apart (the best of its column, a hit) and ``note`` explains it.
+    """A cell of a table; ``mark`` highlights it (the best of its column, a hit) and ``note`` explains it.
 
     ``under`` underlines it: the second best, or the best of the others.
     """
@@ -26,10 +26,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of cells or plain texts; columns named in ``numbers`` are set to the right.
+    """A table of cells or plain texts; columns named in ``numbers`` are right-aligned.
 
-    A ``live`` one can be sorted by its columns, and filtered by words and by values of columns that have few. A
-    ``note`` stands below the caption.
+    A ``live`` table can be sorted by columns, and filtered by words and by values of columns with few values. A
+    ``note`` is shown below the caption.
     """
 
     columns: Sequence[str]
@@ -40,15 +40,15 @@ class Table:
     note: str = ""
 
     def cells(self) -> list[list[Cell]]:
-        """The rows with every text as a cell."""
+        """The rows with texts converted to cells."""
         return [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture as SVG, with what it shows in words.
+    """A chart as SVG, with a caption.
 
-    ``alt`` says it to those who do not see the picture; ``table`` holds its numbers, folded below it.
+    ``alt`` is its alternative text; ``table`` holds its numbers, collapsed below it.
     """
 
     title: str
@@ -60,7 +60,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with texts, tables and pictures, in this order; pictures stand side by side where there is room."""
+    """A heading with texts, tables and charts, in this order."""
 
     title: str
     texts: Sequence[str] = ()
@@ -70,7 +70,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: a title, what it is about, and sections."""
+    """A page: title, introduction and sections."""
 
     title: str
     lead: str
@@ -78,7 +78,7 @@ class Page:
 
 
 def render(page: Page) -> str:
-    """The page as HTML.
+    """Render a page as HTML.
 
     >>> html = render(Page("Figures & lists", "What came out.", [Section("A part", ["<b>"])]))
     >>> "<h1>Figures &amp; lists</h1>" in html, "&lt;b&gt;" in html, "http" in html

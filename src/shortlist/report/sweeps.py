@@ -1,7 +1,7 @@
-"""What a grid varies: a metric against numbers that variants set, and against K; K of training against K of the metric.
+"""Charts of what a grid varies: metrics against numeric settings and K, and K of training against K of the metric.
 
-A grid is read by what its variants set, not by its name: whoever varies the share of false positives gets the picture
-of robustness, whoever varies K gets K against K′.
+The charts depend on the settings of the variants, not on the name of the grid: varying the fraction of false positives
+gives a chart of robustness, varying K one of K against K′.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, TypeGuard
 import polars as pl
 
 from shortlist.bench import Cell, Result, Spec, published_figures
+from shortlist.formatting import format_setting
 from shortlist.report.charts import curves, heat, sweep
 from shortlist.report.page import Figure
 from shortlist.runs import Run
@@ -22,7 +23,7 @@ from shortlist.runs import Run
 K, STOPPED_BY, NOISE = "loss.k", "training.metric", "data.noise"
 
 NAMES = {NOISE: "share of false positives in training", K: "K of training"}
-"""What settings are called where their keys alone say too little."""
+"""Labels of settings whose keys are not descriptive."""
 
 Places = Mapping[tuple[str, str], Mapping[str, Sequence[Cell]]]
 """Cells by dataset and model, then by the label of their loss; each list holds the seeds."""
@@ -30,7 +31,7 @@ Places = Mapping[tuple[str, str], Mapping[str, Sequence[Cell]]]
 
 @dataclass(frozen=True)
 class Line:
-    """Cells that differ in one setting alone: what it is at each, with the seeds."""
+    """Cells that differ in one setting: the cells of all seeds by its value."""
 
     name: str
     points: Mapping[float, Sequence[Cell]]
@@ -38,16 +39,18 @@ class Line:
 
 
 def swept(spec: Spec, by_label: Mapping[str, Sequence[Cell]], key: str, beside: Sequence[str] = ()) -> list[Line]:
-    """The lines along a setting: a loss's cells that agree in all that its variants set but this, and ``beside``."""
+    """The lines along a setting: cells of a loss that agree in all settings of its variants but this and ``beside``."""
     lines: dict[str, dict[float, str]] = {}
     for loss, labels in _by_loss(by_label).items():
-        told = {label: _settings(by_label[label][0]) for label in labels}
+        settings = {label: _settings(by_label[label][0]) for label in labels}
         keys = [each for each in _keys(spec, by_label, labels) if each not in (key, *beside)]
-        varied = [each for each in keys if len({str(told[label].get(each)) for label in labels}) > 1]
+        varied = [each for each in keys if len({str(settings[label].get(each)) for label in labels}) > 1]
         for label in labels:
-            value = told[label].get(key)
+            value = settings[label].get(key)
             if _is_number(value):
-                words = ", ".join(f"{each.partition('.')[2]} {_short(told[label].get(each))}" for each in varied)
+                words = ", ".join(
+                    f"{each.partition('.')[2]} {format_setting(settings[label].get(each))}" for each in varied
+                )
                 lines.setdefault(f"{loss} {words}".strip(), {})[float(value)] = label
     return [
         Line(name, {at: by_label[label] for at, label in sorted(labels.items())}, list(labels.values()))
@@ -57,13 +60,13 @@ def swept(spec: Spec, by_label: Mapping[str, Sequence[Cell]], key: str, beside: 
 
 
 def numeric_keys(spec: Spec, by_label: Mapping[str, Sequence[Cell]]) -> list[str]:
-    """The settings that variants give numbers to."""
+    """The numeric settings of variants."""
     rules = [spec.variants[cells[0].variant] for cells in by_label.values() if cells[0].variant]
     return list(dict.fromkeys(key for rule in rules for key, value in rule.set.items() if _is_number(value)))
 
 
 def sweeps(spec: Spec, places: Places, results: Mapping[Cell, Result]) -> Iterator[tuple[str, Figure]]:
-    """A metric against each number that variants set, with the name of what it is drawn against."""
+    """A metric against each numeric setting of variants, with the label of the setting."""
     for place, by_label in places.items():
         plain = {label: cells for label, cells in by_label.items() if not cells[0].variant}
         for key in numeric_keys(spec, by_label):
@@ -88,7 +91,7 @@ def sweeps(spec: Spec, places: Places, results: Mapping[Cell, Result]) -> Iterat
 
 
 def k_against_k(spec: Spec, places: Places, results: Mapping[Cell, Result]) -> Iterator[Figure]:
-    """The K of training against the K of the metric, as ratios to what was trained for the metric's own K."""
+    """K of training against K of the metric, as ratios to the training for the metric's own K."""
     for place, by_label in places.items():
         plain = {label: cells for label, cells in by_label.items() if not cells[0].variant}
         for line, name, (which, values) in product(
@@ -108,16 +111,16 @@ def k_against_k(spec: Spec, places: Places, results: Mapping[Cell, Result]) -> I
 
 
 def against_k(spec: Spec, places: Places, results: Mapping[Cell, Result]) -> Iterator[Figure]:
-    """A metric against K, a line a loss; one that is trained for each K is taken at the K that it was trained for.
+    """A metric against K with a line per loss; a loss that is trained for each K is taken at its own K.
 
-    Where the grid asks for one K alone, and its variants are drawn along a number, there is nothing to add.
+    There is none for a grid with one K whose variants are drawn along a numeric setting.
     """
     for place, by_label in places.items():
         own = swept(spec, by_label, K, [STOPPED_BY])
         merged = {label for line in own for label in line.labels}
         for name, (which, values) in product(_names(spec), _sources(spec, results)):
-            asked = [metric for metric in spec.metrics if metric.startswith(f"{name}@")]
-            if len(asked) == 1 and drawn(spec, by_label):
+            metrics = [metric for metric in spec.metrics if metric.startswith(f"{name}@")]
+            if len(metrics) == 1 and drawn(spec, by_label):
                 continue
             rest = {label: cells for label, cells in by_label.items() if label not in merged}
             at: dict[str, Mapping[float, Sequence[Cell]]] = {
@@ -136,34 +139,34 @@ def against_k(spec: Spec, places: Places, results: Mapping[Cell, Result]) -> Ite
 
 
 def drawn(spec: Spec, by_label: Mapping[str, Sequence[Cell]]) -> set[str]:
-    """The labels whose variants have a picture of their own here."""
+    """The labels whose variants have a chart of their own."""
     lines = [line for key in numeric_keys(spec, by_label) for line in swept(spec, by_label, key)]
     lines += swept(spec, by_label, K, [STOPPED_BY])
     return {label for line in lines for label in line.labels}
 
 
 def title_of(dataset: str, model: str) -> str:
-    """How a dataset and a model are called above a picture."""
+    """The title of a chart for a dataset and a model."""
     return f"{dataset}, {model or 'baselines'}"
 
 
 Values = Callable[[Sequence[Cell], str], list[float]]
-"""What is known of a metric at a place, given by its cells."""
+"""Returns the values of a metric for the cells of a place."""
 
 
 def _sources(spec: Spec, results: Mapping[Cell, Result]) -> list[tuple[str, Values]]:
-    """What was measured, a value a seed, and what was published, with what a title adds for each."""
+    """Measured values (one per seed) and published values, each with a suffix for the title."""
     published = published_figures(spec)
 
     def measured(cells: Sequence[Cell], metric: str) -> list[float]:
         values = [run.metrics["test"].get(metric) for run in _runs(cells, results)]
         return [value for value in values if value is not None]
 
-    def told(cells: Sequence[Cell], metric: str) -> list[float]:
+    def published_values(cells: Sequence[Cell], metric: str) -> list[float]:
         value = published(cells[0], metric)
         return [] if value is None else [value]
 
-    return [("", measured), (", as published", told)]
+    return [("", measured), (", as published", published_values)]
 
 
 def _runs(cells: Iterable[Cell], results: Mapping[Cell, Result]) -> list[Run]:
@@ -175,12 +178,12 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def _names(spec: Spec) -> list[str]:
-    """The metrics that are asked for, whatever their K."""
+    """The metrics of the specification without their K."""
     return list(dict.fromkeys(metric.partition("@")[0] for metric in spec.metrics))
 
 
 def _ks(name: str, cells: Iterable[Cell], results: Mapping[Cell, Result]) -> list[float]:
-    """The lengths at which a metric was measured."""
+    """The list lengths at which a metric was measured."""
     metrics = {metric.partition("@") for run in _runs(cells, results) for metric in run.metrics["test"]}
     return sorted(float(k) for each, _, k in metrics if each == name)
 
@@ -195,12 +198,12 @@ def _by_loss(by_label: Mapping[str, Sequence[Cell]]) -> dict[str, list[str]]:
 
 
 def _keys(spec: Spec, by_label: Mapping[str, Sequence[Cell]], labels: Iterable[str]) -> list[str]:
-    """All that the variants of some labels set."""
+    """All keys that the variants of some labels set."""
     return list(dict.fromkeys(key for label in labels for key in spec.variants[by_label[label][0].variant].set))
 
 
 def _settings(cell: Cell) -> dict[str, Any]:
-    """All settings of a cell by their keys, defaults too."""
+    """All settings of a cell by key, including defaults."""
     plan = cell.plan()
     sections = {**plan.config(), "model": plan.model.settings(), "data": cell.data_options().settings()}
     return {
@@ -213,7 +216,3 @@ def _settings(cell: Cell) -> dict[str, Any]:
 
 def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if _is_number(value) else str(value)

@@ -1,4 +1,4 @@
-"""What all pictures share: text and lines take the colours of the page, in the light, in the dark and on paper."""
+"""Shared style of charts: text and lines take the colours of the page, light, dark or printed."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import polars as pl
 from shortlist.errors import missing_extra
 
 PALETTE = ("#3b82f6", "#d97706", "#059669", "#db2777", "#8b5cf6", "#0891b2", "#dc2626", "#65a30d")
-"""Told apart on white and on near-black; shapes tell apart what colours do not."""
+"""Distinguishable on white and near-black; shapes distinguish repeated colours."""
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 
 INK, LINE = "#123456", "#654321"
-"""Stand for the page's own colours until the picture is drawn."""
+"""Placeholders that are replaced by the colours of the page."""
 
 WIDTH, HEIGHT = 420, 240
 
 FEW = 10
-"""As many whole numbers have room on an axis, each with its mark."""
+"""Maximum number of integers with a tick each on an axis."""
 
 LINE_OF_NAMES = 68
-"""About how many signs of a legend fit beside one another."""
+"""Approximate width of a legend line, in characters."""
 
 
 def colour(alt: ModuleType, values: pl.DataFrame) -> Any:
@@ -42,31 +42,33 @@ def shape(alt: ModuleType, values: pl.DataFrame) -> Any:
 
 
 def _legend(alt: ModuleType, names: Sequence[str]) -> Any:
-    """In one line, or in several where names are too many or too long for one."""
-    fitting = max(1, LINE_OF_NAMES // (max(map(len, names), default=0) + 5))  # a mark and a gap are as wide as 5 signs
+    """A legend in one line, or in several if it does not fit."""
+    fitting = max(
+        1, LINE_OF_NAMES // (max(map(len, names), default=0) + 5)
+    )  # a symbol and a gap are about 5 characters wide
     is_one_line = sum(len(name) + 5 for name in names) <= LINE_OF_NAMES
     return alt.Legend(symbolOpacity=1, columns=0 if is_one_line else min(4, fitting), labelLimit=WIDTH)
 
 
 def _taken(choices: Sequence[str], names: Sequence[str], *, shift: bool = False) -> list[str]:
-    """As many as there are names, from the start again where they run out, one further on if they are to ``shift``:
-    then no shape meets the colour again that it has met."""
+    """One choice for each name, repeated cyclically; with ``shift`` each repetition starts one further, so that pairs
+    of colour and shape are unique."""
     return [choices[(place + shift * (place // len(choices))) % len(choices)] for place in range(len(names))]
 
 
 def data(values: pl.DataFrame) -> Any:
-    """The rows of a table as a picture takes them."""
+    """The rows of a table as chart data."""
     return altair().Data(values=values.to_dicts())
 
 
 def rule(alt: ModuleType, side: Literal["x", "y"], at: float, scale: Any = None) -> Any:
-    """A dashed line across the picture; without the ``scale`` of the picture its axis begins at 0."""
+    """A dashed line across the chart; without the ``scale`` of the chart its axis starts at 0."""
     place = (alt.X if side == "x" else alt.Y)("at:Q", scale=alt.Undefined if scale is None else scale)
     return alt.Chart(alt.Data(values=[{"at": at}])).mark_rule(color=INK, strokeDash=[3, 3]).encode(**{side: place})
 
 
 def at_k(metric: str, k: int | None) -> str:
-    """A metric with its K, which a log leaves out where it is that of the run.
+    """A metric with its K, which logs omit if it is that of the run.
 
     >>> at_k("ndcg", 20), at_k("ndcg@5", 20), at_k("ndcg", None)
     ('ndcg@20', 'ndcg@5', 'ndcg')
@@ -75,14 +77,14 @@ def at_k(metric: str, k: int | None) -> str:
 
 
 def from_one(alt: ModuleType, column: str, title: str, last: int) -> Any:
-    """A column of whole numbers along the picture, such as epochs, from 1 to the ``last``. None is named twice."""
+    """A column of whole numbers along the picture, such as epochs, from 1 to the ``last``. Ticks are integers."""
     ticks = {"values": [*range(1, last + 1)]} if last <= FEW else {"tickMinStep": 1}
     scale = alt.Scale(domain=[min(1, last - 1), last], nice=False)
     return alt.X(f"{column}:Q", title=title, axis=alt.Axis(format="d", **ticks), scale=scale)
 
 
 def svg(chart: Any, *, width: int = WIDTH, height: int = HEIGHT) -> str:
-    """The picture, drawn; colours of the page are left to the page."""
+    """Render a chart to SVG with the colours of the page."""
     alt = altair()
     try:
         from vl_convert import vegalite_to_svg
@@ -111,7 +113,7 @@ def svg(chart: Any, *, width: int = WIDTH, height: int = HEIGHT) -> str:
 
 
 def altair() -> ModuleType:
-    """The package that pictures are made with, or how to get it."""
+    """Import Altair, or raise an error that says how to install it."""
     try:
         import altair
     except ImportError as error:

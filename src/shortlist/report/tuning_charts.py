@@ -1,4 +1,4 @@
-"""Pictures of single points: a value over trials, over a setting, and shares as bars."""
+"""Charts of a study: values over trials and over a setting, and fractions as bars."""
 
 from __future__ import annotations
 

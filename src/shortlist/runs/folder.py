@@ -1,33 +1,34 @@
-"""Folders and files that appear whole or not at all, and the log of a run on its way."""
+"""Run folders: atomic creation and replacement, locks, and the training log."""
 
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import glob
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from time import sleep
 from typing import Any
 
-from shortlist.errors import InputError, WriteError, WriteTargetError
+from shortlist.errors import InputError
+from shortlist.files import set_default_mode, sync, write_atomically, write_errors
+from shortlist.locks import try_lock
 
 MARK, CHECKPOINT = "config.json", "checkpoint.safetensors"
-"""The files by which a run is known, finished or not: only a folder that holds one of them is ever overwritten."""
+"""Files that identify a finished or unfinished run: only a folder with one of them is ever overwritten."""
 
-LOOK, LOOKS = 0.01, 3
-"""Seconds for which somebody may look whether a folder is held, and how often that is waited for to hold it."""
+_INCOMPLETE = re.compile(rf"\.{re.escape(CHECKPOINT)}\.new|\.tmp[0-9A-Za-z]{{6}}")
+"""Names of incomplete checkpoints: the draft, and the temporary file that safetensors renames to it."""
 
 
 def check_target(folder: Path, *, overwrite: bool = False, resume: bool = False) -> None:
-    """Find out before any work is done whether a run can be written there. Leaves nothing behind.
+    """Check that a run can be written to a folder. Leaves nothing behind.
 
-    ``resume`` is for a run that stopped on its way, also before there was a checkpoint to find.
+    ``resume`` allows the folder of an interrupted run, with or without a checkpoint.
 
     >>> check_target(Path(__file__) / "run")
     Traceback (most recent call last):
@@ -35,7 +36,7 @@ def check_target(folder: Path, *, overwrite: bool = False, resume: bool = False)
     shortlist.errors.WriteTargetError: ...folder.py/run: expected a place to write a run to, received Not a directory
     """
     with writing(folder):
-        _put_back(folder)
+        _restore(folder)
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder}: expected a folder to write a run to, received a file")
         if folder.is_mount():
@@ -50,49 +51,41 @@ def check_target(folder: Path, *, overwrite: bool = False, resume: bool = False)
             if not any((folder / mark).is_file() for mark in (MARK, CHECKPOINT)):
                 raise InputError(f"{folder}: expected an earlier run to overwrite, received a folder without {MARK}")
         place = next(parent for parent in folder.resolve().parents if parent.exists())
-        Path(tempfile.mkdtemp(dir=place, prefix=f".{folder.name}.new-")).rmdir()  # permissions alone do not tell
+        Path(tempfile.mkdtemp(dir=place, prefix=f".{folder.name}.new-")).rmdir()  # permissions are not enough to know
 
 
 @contextmanager
 def new_folder(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A folder to fill, which gets its name when it is complete and on the disk, or disappears after an error.
+    """A new folder to write to, which is renamed to its target when the block ends, or removed after an error.
 
-    It is filled under another name beside its target and then renamed. A crash leaves at most that other folder, whose
-    name begins with a dot, and the next one who writes there removes it. An earlier run, or the checkpoint of this
-    one, keeps its name up to the moment in which the new one takes it.
+    It is created beside the target. A crash leaves at most the new folder, whose name begins with a dot; the next write
+    to the same target removes it. An earlier run, or the checkpoint of this one, stays until it is replaced.
     """
     check_target(folder, overwrite=overwrite)
     with writing(folder):
-        folder = folder.resolve()  # a link stays one
+        folder = folder.resolve()  # keep symbolic links
         folder.parent.mkdir(parents=True, exist_ok=True)
-        for left_over in [*_beside(folder, "new"), *_beside(folder, "old")]:
-            shutil.rmtree(left_over, ignore_errors=True)
+        for leftover in [*_beside(folder, "new"), *_beside(folder, "old")]:
+            shutil.rmtree(leftover, ignore_errors=True)
         draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.new-"))
         try:
             yield draft
             for path in [*sorted(draft.rglob("*")), draft]:
-                path.chmod((0o777 if path.is_dir() else 0o666) & ~_umask())  # as others are, not private as drafts are
-                _sync(path)
+                set_default_mode(path)
+                sync(path)
             _swap(draft, folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file of a run so that it is there as it was or as it will be, and nothing in between."""
-    draft = path.with_name(f".{path.name}.new")
+    """Replace a file of a run atomically."""
     with writing(path.parent):
-        try:
-            draft.write_bytes(content)
-            _sync(draft)
-            draft.replace(path)
-            _sync(path.parent)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_atomically(path, content)
 
 
 def read_log(folder: Path) -> list[Mapping[str, Any]]:
-    """The lines of a run's log that tell of epochs; a line that is just being written is left for later."""
+    """The epochs in the log of a run; an incomplete last line is ignored."""
     lines = []
     try:
         text = (folder / "log.jsonl").read_text(encoding="utf-8")
@@ -109,56 +102,27 @@ def read_log(folder: Path) -> list[Mapping[str, Any]]:
 
 
 class RunLocked(InputError):
-    """Another process trains the run."""
+    """The run is locked: another process trains it."""
 
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Hold a folder while a run is trained there: two trainings would write over each other's checkpoints.
+    """Lock a folder while a run is trained there: two trainings would overwrite each other's checkpoints.
 
-    The lock ends with the process, however that ends. A file system without locks holds nobody off.
+    The lock ends with the process, however that ends (:mod:`shortlist.locks`).
     """
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        if not _takes(descriptor, fcntl.LOCK_EX, LOOKS):
+    with ExitStack() as stack:
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            is_free = stack.enter_context(try_lock(folder))
+        if not is_free:
             raise RunLocked(f"{folder}: expected a run that nobody trains, received one that is in training")
         yield
-    finally:
-        os.close(descriptor)
-
-
-def is_locked(folder: Path) -> bool:
-    """Whether somebody holds a folder, in this process or in another one. To look is to share it for a moment."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        return not _takes(descriptor, fcntl.LOCK_SH)
-    finally:
-        os.close(descriptor)
-
-
-def _takes(descriptor: int, kind: int, tries: int = 1) -> bool:
-    """Whether a lock can be had, or there are none."""
-    for again in range(tries):
-        if again:
-            sleep(LOOK)
-        try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            continue
-        except OSError:
-            pass
-        return True
-    return False
 
 
 def _is_free(folder: Path) -> bool:
-    """Whether nothing is there, but perhaps a first checkpoint that was never completed."""
-    return not folder.is_dir() or all(path.name == f".{CHECKPOINT}.new" for path in folder.iterdir())
+    """Whether the folder does not exist, is empty, or holds only an incomplete first checkpoint."""
+    return not folder.is_dir() or all(_INCOMPLETE.fullmatch(path.name) for path in folder.iterdir())
 
 
 def _beside(folder: Path, kind: str) -> list[Path]:
@@ -166,10 +130,10 @@ def _beside(folder: Path, kind: str) -> list[Path]:
 
 
 def _swap(draft: Path, folder: Path) -> None:
-    """Give the draft its name; what stood there gets the draft's, to be removed with it.
+    """Rename the draft to its target. An existing target takes the name of the draft, to be removed with it.
 
-    Where the system cannot do this in one step, what stood there is moved aside first. A crash just then leaves the
-    name free; whoever comes to write there next puts it back.
+    Where the system cannot exchange two names atomically, the target is renamed first. A crash between the two
+    renames leaves no target; :func:`check_target` restores it.
     """
     if not folder.is_dir() or not any(folder.iterdir()):
         draft.rename(folder)
@@ -182,11 +146,11 @@ def _swap(draft: Path, folder: Path) -> None:
             aside.rename(folder)
             raise
         shutil.rmtree(aside, ignore_errors=True)
-    _sync(folder.parent)
+    sync(folder.parent)
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Let two folders change names in one step, which a crash cannot cut in two. False where that is not to be had."""
+    """Exchange the names of two folders atomically. False where the system does not support it."""
     here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of <fcntl.h> and <linux/fs.h>
     try:
         rename = ctypes.CDLL(None).renameat2
@@ -195,35 +159,13 @@ def _exchange(one: Path, other: Path) -> bool:
     return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
 
 
-def _put_back(folder: Path) -> None:
-    """Undo the half of a swap that a crash cut in two."""
+def _restore(folder: Path) -> None:
+    """Restore the target of an interrupted swap."""
     aside = [path for path in _beside(folder, "old") if any(path.iterdir())]
     if aside and not folder.exists():
         aside[-1].rename(folder)
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-@contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Say in one line why a folder cannot be written: a wrong place is bad input, a full disk is a failure."""
-    try:
-        yield
-    except (PermissionError, NotADirectoryError, FileNotFoundError) as problem:
-        raise WriteTargetError(
-            f"{folder}: expected a place to write a run to, received {problem.strerror}"
-        ) from problem
-    except OSError as problem:
-        raise WriteError(f"{folder}: the run cannot be written: {problem.strerror or problem}") from problem
+def writing(folder: Path) -> AbstractContextManager[None]:
+    """Turn an ``OSError`` while a run is written into one line (:func:`shortlist.files.write_errors`)."""
+    return write_errors(folder, "run")

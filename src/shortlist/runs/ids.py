@@ -1,4 +1,4 @@
-"""From the ids that people type to indices, with help for those who mistype them."""
+"""Conversion of external ids to indices, with suggestions for unknown ids."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from shortlist.data import IntArray
 from shortlist.errors import InputError
 
 NEARBY = 20_000
-"""Ids on each side of the place of an unknown one among which the most similar is looked for."""
+"""Number of ids on each side of an unknown one that are searched for the most similar id."""
 
 NAMED = 5
-"""How many of several unknown ids an error names."""
+"""Maximum number of unknown ids in an error message."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ids:
-    """The ids of one kind, sorted: the index of an id is its place.
+    """Sorted ids of one kind; the index of an id is its position.
 
     >>> users = Ids("user", pl.Series(["ann", "bob", "cleo"]))
     >>> users.indices(["cleo", "ann"]).tolist()
@@ -47,28 +47,39 @@ class Ids:
     values: pl.Series
 
     def index(self, text: Any) -> int:
-        """The index of one id, typed as text or given as it is."""
+        """The index of one id, given as text or in its own type."""
         return int(self.indices([text])[0])
 
     def indices(self, ids: Sequence[Any] | pl.Series) -> IntArray:
-        """The index of each id; texts are read as whole numbers where ids are whole numbers."""
+        """The index of each id; texts are parsed where the ids are integers."""
         given = pl.Series(ids, strict=False) if not isinstance(ids, pl.Series) else ids
-        found = self._as_known(given).to_frame("id").join(self._places, on="id", how="left", maintain_order="left")
-        places = found["place"]
+        places = self._places_of(given)
         if places.null_count():
             raise self._unknown(given.filter(places.is_null()).to_list())
         return places.to_numpy()
+
+    def known(self, ids: Sequence[Any] | pl.Series) -> tuple[IntArray, pl.Series]:
+        """The indices of the ids that are known, and the ids that are not."""
+        given = pl.Series(ids, strict=False) if not isinstance(ids, pl.Series) else ids
+        places = self._places_of(given)
+        return places.drop_nulls().to_numpy(), given.filter(places.is_null())
+
+    def _places_of(self, given: pl.Series) -> pl.Series:
+        found = pl.DataFrame({"id": self._as_known(given)}).join(
+            self._places, on="id", how="left", maintain_order="left"
+        )
+        return found["place"]
 
     @property
     def _places(self) -> pl.DataFrame:
         return pl.DataFrame({"id": self.values, "place": np.arange(len(self.values))})
 
     def _as_known(self, given: pl.Series) -> pl.Series:
-        """The given ids in the type of those known; what does not fit becomes null, which nothing is equal to."""
+        """Cast to the type of the known ids; values that do not fit become null, which equals nothing."""
         return given.cast(pl.String).cast(self.values.dtype, strict=False)
 
     def _unknown(self, given: Sequence[Any]) -> InputError:
-        """An error that names what is not known: one id with the most similar that is, or the first few of several."""
+        """An error that names one unknown id with the most similar known one, or the first of several."""
         known = f"({len(self.values):,} {self.kind}s are known)"
         if len(given) > 1:
             named = ", ".join(repr(str(each)) for each in given[:NAMED])

@@ -1,12 +1,12 @@
-"""A run: written whole, opened with suspicion."""
+"""Run folders: atomic writes, validated reads."""
 
 from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -15,20 +15,18 @@ from typing import Any
 import polars as pl
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from shortlist import __version__
-from shortlist.data import Interactions, Split
 from shortlist.errors import InputError, WriteError
-from shortlist.losses import registry as losses
+from shortlist.files import json_text
 from shortlist.metrics import Evaluation
-from shortlist.models import Factored, Model, VectorBaseline, registry
+from shortlist.models import Model, registry
 from shortlist.runs.card import model_card
-from shortlist.runs.evaluation import Evaluations, evaluate_split, known_pairs
+from shortlist.runs.fitted import FittedModel
 from shortlist.runs.folder import CHECKPOINT, new_folder, replace_file
 from shortlist.runs.identity import current_config
-from shortlist.runs.ids import Ids
-from shortlist.training import TrainingSettings, fold_in
+from shortlist.tasks import Evaluations, Task, evaluate_task, test_pairs
+from shortlist.tasks import registry as tasks
 
 FORMAT = 1
 """Grows when older versions could not read what newer ones write."""
@@ -38,33 +36,35 @@ FILES = (
     "metrics.json",
     "per_user.parquet",
     "model.safetensors",
-    "ids.parquet",
-    "history.parquet",
     "log.jsonl",
     "model_card.md",
 )
-PARTS = ("train", "valid", "test")
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run on the disk. What is large is read when it is first asked for.
+class Run(FittedModel):
+    """A run on disk. What is large is read when it is first asked for."""
 
-    ``config`` says what was done (``data``, ``model``, ``protocol``, ``seed`` …), ``metrics`` what came of it.
-    """
+    def __init__(self, folder: Path, config: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
+        self.folder, self._config, self._metrics = folder, config, metrics
 
-    folder: Path
-    config: Mapping[str, Any]
-    metrics: Mapping[str, Any]
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """What was done (``data``, ``model``, ``protocol``, ``seed`` …)."""
+        return self._config
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """What was measured."""
+        return self._metrics
 
     @property
     def name(self) -> str:
-        """The folder's own name."""
+        """The name of the folder."""
         return self.folder.resolve().name
 
     @property
     def protocol(self) -> str:
-        """How the run was evaluated."""
+        """The protocol of the evaluation."""
         return str(self.config["protocol"])
 
     @cached_property
@@ -78,62 +78,21 @@ class Run:
         return model
 
     @cached_property
-    def users(self) -> Ids:
-        """The users by their ids."""
-        return Ids("user", self._table("ids.parquet")["user_id"].drop_nulls())
-
-    @cached_property
-    def items(self) -> Ids:
-        """The items by their ids."""
-        return Ids("item", self._table("ids.parquet")["item_id"].drop_nulls())
-
-    @cached_property
-    def split(self) -> Split:
-        """The pairs that the model learned from and those it was asked for."""
-        pairs = self._table("history.parquet")
-        parts: dict[str, Interactions | None] = {
-            str(part): Interactions.from_pairs(
-                frame["user"].to_numpy(),
-                frame["item"].to_numpy(),
-                user_ids=self.users.values,
-                item_ids=self.items.values,
-            )
-            for (part,), frame in pairs.group_by("part")
-        }
-        train = parts.get("train")
-        if train is None:
-            raise InputError(f"{self.folder / 'history.parquet'}: expected pairs of the part train, received none")
-        return Split(train, parts.get("valid"), parts.get("test"))
-
-    @cached_property
-    def known_pairs(self) -> list[Interactions]:
-        """What the run's lists leave out, by its protocol."""
-        return known_pairs(self.split, self.protocol)
+    def task(self) -> Task:
+        """The data, read from the run's own tables."""
+        return tasks[self.config.get("task", "collaborative")].from_tables(self._data_table, self.config)
 
     @cached_property
     def per_user(self) -> pl.DataFrame:
-        """A row for each user of the test part: ``user_id`` and a column a metric."""
+        """A row for each query of the test part: its id and a column for each metric."""
         return self._table("per_user.parquet")
 
     def test_pairs(self) -> pl.DataFrame:
-        """The pairs of the test part by their ids, in order: equal where two runs were asked for the same."""
-        pairs = self._table("history.parquet").filter(pl.col("part") == "test")
-        users, items = self.users.values.gather(pairs["user"]), self.items.values.gather(pairs["item"])
-        return pl.DataFrame({"user_id": users, "item_id": items}).sort("user_id", "item_id")
+        """The pairs of the test part by their ids, in order: equal where two runs have the same test part."""
+        return test_pairs(self.split)
 
-    def fold_in(self, histories: Sequence[Sequence[Any] | pl.Series]) -> Tensor:
-        """Vectors of people who were not there in training, by the ids of the items of their histories.
-
-        They are found by the run's own loss and settings (:func:`shortlist.training.fold_in`), or solved for.
-        """
-        met = [self.items.indices(history) for history in histories]
-        if isinstance(self.model, VectorBaseline):
-            return self.model.fold_in(met)
-        if not isinstance(self.model, Factored):
-            name = self.config["model"]["name"]
-            raise InputError(f"{self.folder}: expected a model of vectors to take a history, received {name}")
-        told = dict(self.config["loss"])
-        return fold_in(self.model, losses[told.pop("name")](**told), met, TrainingSettings(**self.config["training"]))
+    def _data_table(self, name: str) -> pl.DataFrame:
+        return self._table(f"{name}.parquet")
 
     def _table(self, name: str) -> pl.DataFrame:
         path = self.folder / name
@@ -141,36 +100,80 @@ class Run:
             return pl.read_parquet(path)
 
 
-def write_run(
-    folder: str | Path,
-    *,
-    model: Model,
-    name: str,
-    split: Split,
-    evaluations: Evaluations,
-    config: Mapping[str, Any],
-    seconds: Mapping[str, float],
-    epochs: int = 0,
-    log: Iterable[Mapping[str, Any]] = (),
-    overwrite: bool = False,
-) -> Run:
-    """Write a run as a whole: its folder appears with everything in it, or not at all.
+class Fitted(FittedModel):
+    """A fitted model in memory, what it was measured to do, and everything that a run folder says of it.
 
-    ``name`` is that of the model in the registry; ``config`` the sections beside the model's own settings.
+    ``name`` is that of the model in the registry; ``sections`` are those of ``config.json`` beside the model's own.
     """
+
+    def __init__(
+        self,
+        model: Model,
+        name: str,
+        task: Task,
+        evaluations: Evaluations,
+        *,
+        sections: Mapping[str, Any],
+        seconds: Mapping[str, float],
+        epochs: int = 0,
+        log: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        self._model, self._task, self.evaluations, self.log = model, task, evaluations, log
+        settings = {"name": name, **model.settings()}
+        self._config = {"format": FORMAT, "shortlist": __version__, "model": settings, **sections}
+        self._metrics = _metrics(evaluations, epochs, seconds)
+
+    @property
+    def model(self) -> Model:
+        """The fitted model."""
+        return self._model
+
+    @property
+    def task(self) -> Task:
+        """The data, with the rules of its task."""
+        return self._task
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """What ``config.json`` holds."""
+        return self._config
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """What ``metrics.json`` holds."""
+        return self._metrics
+
+    @cached_property
+    def per_user(self) -> pl.DataFrame:
+        """A row for each query of the test part: its id and a column for each metric."""
+        return _per_query(self.evaluations.test, self.task)
+
+
+def write_run(folder: str | Path, fitted: Fitted, *, overwrite: bool = False) -> Run:
+    """Write a run atomically: its folder appears with everything in it, or not at all."""
     folder = Path(folder)
-    whole_config = {"format": FORMAT, "shortlist": __version__, "model": {"name": name, **model.settings()}, **config}
-    metrics = _metrics(evaluations, epochs, seconds)
+    config, metrics, model = fitted.config, fitted.metrics, fitted.model
     with new_folder(folder, overwrite=overwrite) as draft, _written(folder):
-        (draft / "config.json").write_text(_as_text(whole_config), encoding="utf-8")
-        (draft / "metrics.json").write_text(_as_text(metrics), encoding="utf-8")
-        (draft / "per_user.parquet").write_bytes(_as_parquet(_per_user(evaluations.test, split)))
+        (draft / "config.json").write_text(json_text(config), encoding="utf-8")
+        (draft / "metrics.json").write_text(json_text(metrics), encoding="utf-8")
+        (draft / "per_user.parquet").write_bytes(_as_parquet(fitted.per_user))
         save_file({key: tensor.contiguous() for key, tensor in model.state().items()}, draft / "model.safetensors")
-        (draft / "ids.parquet").write_bytes(_as_parquet(_ids(split)))
-        (draft / "history.parquet").write_bytes(_as_parquet(_history(split)))
-        (draft / "log.jsonl").write_text("".join(json.dumps(dict(line)) + "\n" for line in log), encoding="utf-8")
-        (draft / "model_card.md").write_text(model_card(model, whole_config, metrics, split), encoding="utf-8")
-    return Run(folder, whole_config, metrics)
+        for name, table in fitted.task.tables().items():
+            (draft / f"{name}.parquet").write_bytes(_as_parquet(table))
+        lines = "".join(json.dumps(dict(line)) + "\n" for line in fitted.log)
+        (draft / "log.jsonl").write_text(lines, encoding="utf-8")
+        (draft / "model_card.md").write_text(model_card(model, config, metrics, fitted.task), encoding="utf-8")
+    return Run(folder, config, metrics)
+
+
+def copy_run(run: Run, folder: str | Path, *, overwrite: bool = False) -> Run:
+    """Copy a run to another folder, which appears with everything in it, or not at all."""
+    target = Path(folder)
+    with new_folder(target, overwrite=overwrite) as draft:
+        for path in sorted(run.folder.iterdir()):
+            if path.is_file():
+                shutil.copyfile(path, draft / path.name)
+    return open_run(target)
 
 
 def open_run(folder: str | Path) -> Run:
@@ -201,11 +204,11 @@ def remeasure(run: Run, ks: Sequence[int]) -> Run:
     Metrics are written last: before that the run counts as not measured there, whatever happens on the way.
     """
     known = [int(k) for name in run.metrics["test"] if (k := name.partition("@")[2]).isdecimal()]
-    evaluations = evaluate_split(run.model, run.split, protocol=run.protocol, ks=[*known, *ks])
+    evaluations = evaluate_task(run.model, run.task, ks=[*known, *ks])
     metrics = {**run.metrics, **_means(evaluations)}
-    replace_file(run.folder / "per_user.parquet", _as_parquet(_per_user(evaluations.test, run.split)))
-    replace_file(run.folder / "model_card.md", model_card(run.model, run.config, metrics, run.split).encode())
-    replace_file(run.folder / "metrics.json", _as_text(metrics).encode())
+    replace_file(run.folder / "per_user.parquet", _as_parquet(_per_query(evaluations.test, run.task)))
+    replace_file(run.folder / "model_card.md", model_card(run.model, run.config, metrics, run.task).encode())
+    replace_file(run.folder / "metrics.json", json_text(metrics).encode())
     return Run(run.folder, run.config, metrics)
 
 
@@ -213,8 +216,8 @@ def _metrics(evaluations: Evaluations, epochs: int, seconds: Mapping[str, float]
     test = evaluations.test
     return {
         **_means(evaluations),
-        "users": 0 if test is None else len(test.users_R),
-        "skipped_users": 0 if test is None else test.skipped_users,
+        "users": 0 if test is None else len(test.queries_R),
+        "skipped_users": 0 if test is None else test.n_skipped,
         "epochs": epochs,
         "seconds": {name: round(value, 4) for name, value in seconds.items()},
     }
@@ -229,30 +232,9 @@ def _as_json(means: Mapping[str, float]) -> dict[str, float | None]:
     return {name: None if math.isnan(mean) else mean for name, mean in means.items()}  # JSON has no NaN
 
 
-def _per_user(test: Evaluation | None, split: Split) -> pl.DataFrame:
-    user_ids = split.train.user_ids
-    return pl.DataFrame({"user_id": user_ids.clear()}) if test is None else test.to_frame(user_ids)
-
-
-def _ids(split: Split) -> pl.DataFrame:
-    """Both kinds of id in one table, each in its own type; the shorter column is filled up with nulls."""
-    users, items = split.train.user_ids, split.train.item_ids
-    length = max(len(users), len(items))
-    return pl.DataFrame({"user_id": users.extend_constant(None, length - len(users)),
-                         "item_id": items.extend_constant(None, length - len(items))})  # fmt: skip
-
-
-def _history(split: Split) -> pl.DataFrame:
-    frames = [
-        pl.DataFrame({"user": pairs.users_of_pairs(), "item": pairs.indices}).with_columns(part=pl.lit(part))
-        for part, pairs in zip(PARTS, (split.train, split.valid, split.test), strict=True)
-        if pairs is not None
-    ]
-    return pl.concat(frames).with_columns(pl.col("part").cast(pl.Enum(PARTS)))
-
-
-def _as_text(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+def _per_query(test: Evaluation | None, task: Task) -> pl.DataFrame:
+    ids = task.query_ids
+    return pl.DataFrame({ids.name: ids.clear()}) if test is None else test.to_frame(ids)
 
 
 def _as_parquet(table: pl.DataFrame) -> bytes:

@@ -1,25 +1,25 @@
-"""Sums over pairs of a positive and a candidate from a few moments of the row, without a look at the pairs.
+"""Sums over pairs of a positive and a candidate from a few moments of the row, without enumerating the pairs.
 
 Where scores are bounded, |s| ≤ b, a smooth kernel of a difference is a short sum of products, for x and y up to b:
 
     φ(x − y) = e^{λ(x − y)} · Σ_m c_m(y)·T_m(x/b)
 
-T are Chebyshev polynomials, and c(y) the coefficients of what the tilt λ leaves of the kernel, seen as a function of x.
-(They are kept with the signs + + − −, by which T_{m+1} = T_{m−1} ± 2x·T_m: one operation in place.) The candidates of a
-row enter by M numbers, which serve all of its positives:
+T are Chebyshev polynomials, and c(y) the coefficients of the kernel divided by the tilt e^{λ(x − y)}, as a function of
+x. (They are stored with the signs + + − −, so that T_{m+1} = T_{m−1} ± 2x·T_m is one in-place operation.) The
+candidates of a row enter through M numbers, which serve all of its positives:
 
     μ_m = Σ_j ω_j·e^{λs_j}·T_m(s_j/b)        Σ_j ω_j·φ(s_j − s_p) = e^{−λs_p} · H_p,   H_p = Σ_m c_m(s_p)·μ_m
 
-A pass for each term takes the place of one for each positive; a term is a multiplication where a pair is an exponential
+One pass per term replaces one pass per positive, and a term costs a multiplication where a pair costs an exponential
 and a logarithm. The gradient has the same form: with c′ the coefficients of φ′,
 
     ∂/∂s_j Σ_p a_p·H_p·e^{−λs_p} = ω_j·e^{λs_j} · Σ_m T_m(s_j/b) · Σ_p a_p·e^{−λs_p}·c′_m(s_p)
 
 is a polynomial of s_j whose coefficients are sums over the positives of the row.
 
-There are as many terms as single precision can tell apart. What is left out, and what rounding leaves, is small beside
-the largest value that the kernel could have had; where the sum of a positive is far below that, the table looks at the
-pairs.
+The number of terms is as large as single precision can resolve. Truncation and rounding errors are small relative to
+the largest value that the kernel can have. Where the sum of a positive is far below that, the table enumerates the
+pairs instead.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from shortlist.scores.factored import FactoredTable
 
 _MOST_TERMS = 64
-_LEFT_OUT = 1e-7  # what the terms that are left out may add up to, beside the kernel's largest value
-_LEAST_SHARE = 1e-3  # of the largest value it could have, below which a sum is not to be trusted
+_LEFT_OUT = 1e-7  # bound of the truncated terms' sum, relative to the kernel's largest value
+_LEAST_SHARE = 1e-3  # a sum below this fraction of its largest possible value is not accurate
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """A kernel, given as it is or by its logarithm; the bound of scores; and how many terms it needs there."""
+    """A kernel, given directly or by its logarithm; the bound of scores; and the number of terms it needs there."""
 
     kernel: Kernel
     by_logarithm: bool
@@ -58,7 +58,7 @@ class Expansion:
     @classmethod
     @lru_cache(maxsize=256)
     def of(cls, kernel: Kernel, bound: float, by_logarithm: bool = False) -> Expansion | None:
-        """The expansion of a kernel; none where it has no tilt, is too steep for single floats or needs many terms.
+        """The expansion of a kernel; None if it has no tilt, is too steep for float32 or needs too many terms.
 
         >>> from shortlist.scores import Sigmoid
         >>> [Expansion.of(Sigmoid(), bound).terms for bound in (1.0, 3.0, 10.0)]
@@ -75,7 +75,10 @@ class Expansion:
         return replace(full, terms=terms) if enough_M.any() and terms <= _MOST_TERMS else None
 
     def coefficients(self, offset_P: Tensor, *, slope: bool = False) -> Tensor:
-        """c of each offset y, or c′, by interpolation at Chebyshev's nodes."""
+        """c of each offset y, or c′, by interpolation at the Chebyshev nodes.
+
+        The nodes are few, and made in double precision on the CPU: not every device has that.
+        """
         order_M = torch.arange(self.terms, dtype=torch.float64)
         angle_M = (order_M + 0.5) * (math.pi / self.terms)
         difference_PM = (self.bound * angle_M.cos()).to(offset_P) - offset_P.unsqueeze(1)
@@ -86,8 +89,8 @@ class Expansion:
         return value_PM @ cosine_MM.T.to(offset_P)
 
     def largest(self, offset_P: Tensor) -> Tensor:
-        """The largest value of what the coefficients of an offset stand for, on a grid."""
-        place_G = torch.linspace(-self.bound, self.bound, 65).to(offset_P)
+        """The largest value of φ(x − y)·e^{−λ(x − y)} for each offset y, over a grid of x."""
+        place_G = torch.linspace(-self.bound, self.bound, 65, device=offset_P.device).to(offset_P.dtype)
         return self._value(place_G - offset_P.unsqueeze(1)).amax(1)
 
     def _value(self, difference: Tensor) -> Tensor:
@@ -106,7 +109,7 @@ class Expansion:
         """μ of each row, R × M."""
         moment_RM = table.row_RD.new_empty(table.n_rows, self.terms)
         for rows, score_BC in table.score_blocks():
-            table.mask_hits(score_BC, rows)
+            table.mask_positives(score_BC, rows)
             for moment_NM, score_NC in _in_cache(moment_RM[rows], score_BC):
                 double_NC, term_NC = self._place_and_weight(score_NC, table.log_weight_C)
                 torch.sum(term_NC, 1, out=moment_NM[:, 0])
@@ -117,10 +120,10 @@ class Expansion:
                     torch.sum(next_NC, 1, out=moment_NM[:, m + 1])
         return moment_RM
 
-    def spread(self, table: FactoredTable, coefficient_RM: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Blocks of ``ω_j·e^{λs_j}·Σ_m a_rm·T_m(s_j/b)``, in place of the scores; 0 at the row's positives."""
+    def evaluate(self, table: FactoredTable, coefficient_RM: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Blocks of ``ω_j·e^{λs_j}·Σ_m a_rm·T_m(s_j/b)``, written over the scores; 0 at the row's positives."""
         for rows, score_BC in table.score_blocks():
-            table.mask_hits(score_BC, rows)
+            table.mask_positives(score_BC, rows)
             for coefficient_NM, score_NC in _in_cache(coefficient_RM[rows], score_BC):
                 double_NC, weight_NC = self._place_and_weight(score_NC, table.log_weight_C)
                 of_term = coefficient_NM.unsqueeze(1).unbind(2)
@@ -141,7 +144,7 @@ class Expansion:
 
 
 def _sign(m: int) -> int:
-    """The sign of 2x·T_m where T_{m+1} is made from it."""
+    """The sign of 2x·T_m in the recurrence for T_{m+1}."""
     return -1 if m % 2 else 1
 
 
@@ -151,8 +154,8 @@ def _in_cache(value_BM: Tensor, score_BC: Tensor) -> Iterator[tuple[Tensor, Tens
     return zip(value_BM.split(step), score_BC.split(step), strict=True)
 
 
-class Answer:
-    """What the moments of the rows say about each positive: H, and whether it can be trusted."""
+class RowMoments:
+    """H of each positive from the moments of the rows, and whether it is accurate."""
 
     def __init__(self, expansion: Expansion, table: FactoredTable, pos_P: Tensor) -> None:
         self.expansion = expansion
@@ -160,13 +163,13 @@ class Answer:
         moment_PM = self.moment_RM.index_select(0, table.row_P)
         self.sum_P = (expansion.coefficients(pos_P) * moment_PM).sum(1)
         largest_P = expansion.largest(pos_P) * moment_PM[:, 0]
-        self.holds = bool((self.sum_P >= _LEAST_SHARE * largest_P).all())
+        self.is_accurate = bool((self.sum_P >= _LEAST_SHARE * largest_P).all())
 
 
 class MomentSum(torch.autograd.Function):
     """``Σ_j ω_j·φ(s_rj − s_p)`` over the negatives of each positive's row, from the moments of the row.
 
-    The logarithm of it where the kernel is given by its own.
+    The logarithm of the sum where the kernel is given by its logarithm.
     """
 
     @staticmethod
@@ -177,14 +180,14 @@ class MomentSum(torch.autograd.Function):
         bias_C: Tensor | None,
         pos_P: Tensor,
         table: FactoredTable,
-        answer: Answer,
+        moments: RowMoments,
     ) -> Tensor:
         """The sum of each positive."""
-        ctx.table, ctx.answer = table, answer
+        ctx.table, ctx.moments = table, moments
         ctx.save_for_backward(row_RD, cand_CD, bias_C, pos_P)
-        if answer.expansion.by_logarithm:
-            return answer.sum_P.log().sub_(pos_P, alpha=answer.expansion.tilt)
-        return answer.sum_P * (pos_P * -answer.expansion.tilt).exp_()
+        if moments.expansion.by_logarithm:
+            return moments.sum_P.log().sub_(pos_P, alpha=moments.expansion.tilt)
+        return moments.sum_P * (pos_P * -moments.expansion.tilt).exp_()
 
     @staticmethod
     @once_differentiable
@@ -192,16 +195,16 @@ class MomentSum(torch.autograd.Function):
         """A polynomial of the scores for each row."""
         row_RD, cand_CD, bias_C, pos_P = ctx.saved_tensors
         table: FactoredTable = ctx.table
-        answer: Answer = ctx.answer
-        expansion = answer.expansion
+        moments: RowMoments = ctx.moments
+        expansion = moments.expansion
         if expansion.by_logarithm:
-            weight_P = torch.where(answer.sum_P > 0, grad_P / answer.sum_P, 0)
+            weight_P = torch.where(moments.sum_P > 0, grad_P / moments.sum_P, 0)
         else:
             weight_P = grad_P * (pos_P * -expansion.tilt).exp_()
         slope_PM = expansion.coefficients(pos_P, slope=True).mul_(weight_P.unsqueeze(1))
-        grad_pos_P = -(slope_PM * answer.moment_RM.index_select(0, table.row_P)).sum(1)
-        coefficient_RM = torch.zeros_like(answer.moment_RM).index_add_(0, table.row_P, slope_PM)
+        grad_pos_P = -(slope_PM * moments.moment_RM.index_select(0, table.row_P)).sum(1)
+        coefficient_RM = torch.zeros_like(moments.moment_RM).index_add_(0, table.row_P, slope_PM)
         grads = Gradients(row_RD, cand_CD, bias_C)
-        for rows, grad_BC in expansion.spread(table, coefficient_RM):
+        for rows, grad_BC in expansion.evaluate(table, coefficient_RM):
             grads.add(rows, grad_BC)
         return grads.row_RD, grads.cand_CD, grads.bias_C, grad_pos_P, None, None

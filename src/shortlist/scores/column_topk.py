@@ -1,4 +1,4 @@
-"""The largest scores of each row, found in two steps instead of one long selection."""
+"""The largest scores of each row, by a two-step selection."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-_GROUP = 16  # scores that are reduced to their maximum before anything is selected
+_GROUP = 16  # scores per group, reduced to their maximum before the selection
 
 
 def largest(score_RC: Tensor, k: int) -> Tensor:
     """The k largest values of each row, descending; the values of ``torch.topk``, several times faster on long rows.
 
-    A row is folded into strided groups of 16. The k largest scores lie in the k groups with the largest maxima, so that
-    only 16·k scores are left to select from. Maxima along the strided axis are taken at the speed of memory.
+    A row is folded into strided groups of 16. The k largest scores lie in the k groups with the largest maxima, so only
+    16·k scores remain to select from. The maxima along the strided axis are limited by memory bandwidth only.
 
     >>> largest(torch.tensor([[3.0, 1.0, 2.0]]), 2)
     tensor([[3., 2.]])
@@ -45,21 +45,21 @@ def best_columns(score_RC: Tensor, k: int) -> Tensor:
 
 
 def _pool(score_RC: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Scores among which the k largest are: those of the k best groups, stride by stride, then the rest of the row."""
+    """Scores that include the k largest: those of the k best groups, stride by stride, then the rest of the row."""
     n_rows, width = len(score_RC), score_RC.shape[1] // _GROUP
     folded_RGW = score_RC[:, : width * _GROUP].view(n_rows, _GROUP, width)
     group_RK = folded_RGW.amax(1).topk(k, 1, sorted=False).indices
-    kept_RGK = folded_RGW.gather(2, group_RK.unsqueeze(1).expand(n_rows, _GROUP, k))
-    return torch.cat([kept_RGK.flatten(1), score_RC[:, width * _GROUP :]], 1), group_RK
+    group_RGK = folded_RGW.gather(2, group_RK.unsqueeze(1).expand(n_rows, _GROUP, k))
+    return torch.cat([group_RGK.flatten(1), score_RC[:, width * _GROUP :]], 1), group_RK
 
 
 def gathered(score_RC: Tensor, column_RM: Tensor) -> Tensor:
-    """Some scores of each row; −∞ at column −1."""
+    """The scores of the given columns of each row; −∞ at column −1."""
     return score_RC.gather(1, column_RM.clamp(min=0)).masked_fill_(column_RM < 0, -torch.inf)
 
 
 def side_by_side(value_P: Tensor, row_P: Tensor, n_rows: int) -> Tensor:
-    """Values laid out in their rows, which −∞ fills up.
+    """Values arranged by row, padded with −∞.
 
     >>> side_by_side(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1, 0, 1]), 2)
     tensor([[2., -inf],
@@ -72,7 +72,7 @@ def side_by_side(value_P: Tensor, row_P: Tensor, n_rows: int) -> Tensor:
 
 
 def places(row_P: Tensor, n_rows: int) -> Tensor:
-    """How many of the same row come before.
+    """The position of each element within its row: the number of earlier elements of the same row.
 
     >>> places(torch.tensor([1, 0, 1]), 2)
     tensor([0, 0, 1])
@@ -92,7 +92,7 @@ def kth_largest(cand_RC: Tensor, pos_P: Tensor, row_P: Tensor, k: int) -> Tensor
 
 
 def descending(score_RN: Tensor) -> Tensor:
-    """An order of each row from the highest score to the lowest, by numpy, which sorts several times faster.
+    """An order of each row from the highest score to the lowest, by numpy, whose sort is several times faster.
 
     >>> descending(torch.tensor([[1.0, 3.0, 2.0]]))
     tensor([[1, 2, 0]])
@@ -103,10 +103,10 @@ def descending(score_RN: Tensor) -> Tensor:
 
 
 def ranks(negative_RC: Tensor, pos_P: Tensor, row_P: Tensor, count_R: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Ranks of negatives and positives among both, ties counted against oneself; who is not there stands at −∞.
+    """Ranks of negatives and positives among both, with ties counted against each; missing entries have the score −∞.
 
-    Each negative counts for ``count_R`` items of its row and a positive for itself. With more columns the last is for
-    positives, and those before it for negatives: one for all, or one for each.
+    Each negative counts as ``count_R`` items of its row and a positive as one. With several columns the last is for
+    positives and the others are for negatives: one for all, or one for each.
 
     >>> ranks(torch.tensor([[3.0, 1.0]]), torch.tensor([2.0, 1.0]), torch.tensor([0, 0]))
     (tensor([[1., 4.]]), tensor([2., 4.]))
@@ -122,7 +122,9 @@ def ranks(negative_RC: Tensor, pos_P: Tensor, row_P: Tensor, count_R: Tensor | N
     order_RN = descending(score_RN)
     score_RN = score_RN.gather(1, order_RN)
     if count_R is None:
-        above_RN = torch.arange(1, score_RN.shape[1] + 1, dtype=score_RN.dtype).expand_as(score_RN)
+        above_RN = torch.arange(1, score_RN.shape[1] + 1, dtype=score_RN.dtype, device=score_RN.device).expand_as(
+            score_RN
+        )
     else:
         count = (count_R if count_R.ndim == 2 else torch.stack([count_R, torch.ones_like(count_R)], 1)).to(
             score_RN.dtype
@@ -132,7 +134,7 @@ def ranks(negative_RC: Tensor, pos_P: Tensor, row_P: Tensor, count_R: Tensor | N
         above_RN = count_RN.gather(1, order_RN).cumsum_(1)
     is_last_RN = torch.ones_like(score_RN, dtype=torch.bool)
     is_last_RN[:, :-1] = score_RN[:, 1:] != score_RN[:, :-1]
-    # equal scores share the rank of the last of them: going backwards, the least rank of a last one so far
+    # equal scores share the rank of the last of them: a running minimum, from the end, over the ranks of last ones
     rank_RN = torch.where(is_last_RN, above_RN, torch.inf).flip(1).cummin(1).values.flip(1)
     rank_RN = torch.empty_like(rank_RN).scatter_(1, order_RN, rank_RN)
     return rank_RN[:, :n_negatives], rank_RN[row_P, n_negatives + places(row_P, n_rows)]

@@ -1,24 +1,27 @@
-"""The score table of a tensor at hand: sampled negatives, lists of learning to rank, a matrix of scores."""
+"""The score table of a given tensor: sampled negatives, lists of learning to rank, a matrix of scores."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from shortlist.errors import InputError
 from shortlist.scores.column_topk import best_columns, gathered, kth_largest, ranks
+from shortlist.scores.context import TableContext
 from shortlist.scores.kernels import Kernel
 from shortlist.scores.table import Over, RankWeight, ScoreTable, logsumexp_of_positives, ranks_among_positives
 
 
 class DenseTable(ScoreTable):
-    """Answers from given scores; gradients are torch's own.
+    """A score table of given scores; gradients are torch's own.
 
     ``pos_P`` and ``row_P`` are the positives and their rows; ``cand_RC`` the candidates' scores. Where candidates may
-    be positives of their row, ``positive_RC`` marks them, and they do not count among the negatives. ``log_weight``
-    (of shape C or R × C) corrects for sampling.
+    be positives of their row, ``positive_RC`` marks them. Where rows have fewer than C candidates, ``present_RC`` is
+    false at padding. Neither positives nor padding are negatives. ``log_weight`` (of shape C or R × C) corrects for
+    sampling.
 
     >>> table = DenseTable.from_pairs(torch.tensor([1.0]), torch.tensor([[0.0, 1.0]]))
     >>> table.logsumexp(1.0, "negatives"), table.ranks()
@@ -32,44 +35,110 @@ class DenseTable(ScoreTable):
         cand_RC: Tensor,
         *,
         positive_RC: Tensor | None = None,
+        present_RC: Tensor | None = None,
         log_weight: Tensor | None = None,
         n_represented_R: Tensor | None = None,
-        threshold_R: Tensor | None = None,
+        context: TableContext | None = None,
     ) -> None:
         self.pos_P, self.row_P, self.cand_RC = pos_P, row_P, cand_RC
-        self.positive_RC, self.log_weight, self.threshold_R = positive_RC, log_weight, threshold_R
+        self.log_weight, self.context = log_weight, context or TableContext()
+        self._excluded_RC = positive_RC  # candidates that are not negatives
+        if present_RC is not None:
+            self._excluded_RC = ~present_RC if positive_RC is None else positive_RC | ~present_RC
         self.n_negatives_R = cand_RC.new_full((len(cand_RC),), float(cand_RC.shape[1]))
-        if positive_RC is not None:
-            self.n_negatives_R -= positive_RC.sum(1)
+        if self._excluded_RC is not None:
+            self.n_negatives_R -= self._excluded_RC.sum(1)
         self.n_represented_R = self.n_negatives_R if n_represented_R is None else n_represented_R
         self.is_full_catalogue = positive_RC is not None and int(positive_RC.sum()) == len(pos_P)
 
     @classmethod
-    def from_pairs(cls, pos_B: Tensor, neg_BN: Tensor, threshold_B: Tensor | None = None) -> DenseTable:
-        """A positive a row, with N sampled negatives: the form of most training loops."""
+    def from_pairs(
+        cls,
+        pos_B: Tensor,
+        neg_BN: Tensor,
+        *,
+        mask_BN: Tensor | None = None,
+        log_q: Tensor | None = None,
+        context: TableContext | None = None,
+    ) -> DenseTable:
+        """One positive per row, with N sampled negatives: the form of most training loops.
+
+        ``mask_BN`` is true where a negative is present. ``log_q``, of shape N or B × N, is ln Q of each negative, the
+        probability with which it was drawn; its weight is then ω = 1/(N·Q).
+        """
         if pos_B.ndim != 1 or neg_BN.ndim != 2 or len(pos_B) != len(neg_BN):
             shapes = f"{list(pos_B.shape)} and {list(neg_BN.shape)}"
             raise InputError(f"loss: expected positive scores [B] and negative scores [B, N], received {shapes}")
-        if threshold_B is not None and threshold_B.shape != pos_B.shape:
-            raise InputError(f"loss.threshold: expected shape [B], received {list(threshold_B.shape)}")
-        return cls(pos_B, torch.arange(len(pos_B), device=pos_B.device), neg_BN, threshold_R=threshold_B)
+        row_B = torch.arange(len(pos_B), device=pos_B.device)
+        log_weight = represented_B = None
+        if log_q is not None:
+            if log_q.shape not in (neg_BN.shape, neg_BN.shape[1:]):
+                shapes = f"{list(neg_BN.shape)} or {list(neg_BN.shape[1:])}"
+                raise InputError(f"loss.log_q: expected shape {shapes}, received {list(log_q.shape)}")
+            log_weight = -log_q.to(neg_BN.dtype) - math.log(max(1, neg_BN.shape[1]))
+            if context is not None and context.n_items is not None:
+                represented_B = neg_BN.new_full((len(pos_B),), float(context.n_items - 1))
+        return cls(
+            pos_B,
+            row_B,
+            neg_BN,
+            present_RC=mask_BN,
+            log_weight=log_weight,
+            n_represented_R=represented_B,
+            context=context,
+        )
 
     @classmethod
-    def from_matrix(cls, score_RC: Tensor, positive_RC: Tensor) -> DenseTable:
-        """The scores of every item, with a mask that says which are positives."""
+    def from_matrix(cls, score_RC: Tensor, positive_RC: Tensor, *, context: TableContext | None = None) -> DenseTable:
+        """The scores of every item, with a mask of the positives."""
         row_P, column_P = positive_RC.nonzero(as_tuple=True)
-        return cls(score_RC[row_P, column_P], row_P, score_RC, positive_RC=positive_RC)
+        return cls(score_RC[row_P, column_P], row_P, score_RC, positive_RC=positive_RC, context=context)
+
+    @classmethod
+    def from_labels(
+        cls,
+        score_BL: Tensor,
+        label_BL: Tensor,
+        *,
+        mask_BL: Tensor | None = None,
+        weight_BL: Tensor | None = None,
+        pair_BL: Tensor | None = None,
+        context: TableContext | None = None,
+    ) -> DenseTable:
+        """Lists of L items with graded labels: those above 0 are positives, those below 0 or masked are padding.
+
+        >>> table = DenseTable.from_labels(torch.tensor([[0.3, 0.2, 0.1]]), torch.tensor([[2, 0, -1]]))
+        >>> table.positives(), table.context.grade_P, table.n_negatives_R
+        (tensor([0.3000]), tensor([2]), tensor([1.]))
+        """
+        present_BL = label_BL >= 0 if mask_BL is None else mask_BL & (label_BL >= 0)
+        positive_BL = present_BL & (label_BL > 0)
+        row_P, column_P = positive_BL.nonzero(as_tuple=True)
+        known = replace(
+            context or TableContext(),
+            grade_P=label_BL[row_P, column_P],
+            weight_P=None if weight_BL is None else weight_BL[row_P, column_P],
+            pair_P=None if pair_BL is None else pair_BL[row_P, column_P],
+        )
+        return cls(
+            score_BL[row_P, column_P],
+            row_P,
+            score_BL,
+            positive_RC=positive_BL,
+            present_RC=present_BL,
+            context=known,
+        )
 
     def positives(self) -> Tensor:
         """The scores of the positives, as given."""
         return self.pos_P
 
     def _negatives(self) -> Tensor:
-        """The candidates with the row's own positives at −∞, where every kernel and exponential is 0."""
-        return self.cand_RC if self.positive_RC is None else self.cand_RC.masked_fill(self.positive_RC, -torch.inf)
+        """The candidates' scores, −∞ at everything but negatives: every kernel and exponential is 0 there."""
+        return self.cand_RC if self._excluded_RC is None else self.cand_RC.masked_fill(self._excluded_RC, -torch.inf)
 
     def _weighted(self, value_NC: Tensor, row_N: Tensor | None = None) -> Tensor:
-        """Values of candidates, of the given rows if not of all, times their sampling weights."""
+        """Values of candidates, of all rows or of the given ones, times their sampling weights."""
         if self.log_weight is None:
             return value_NC
         weight = self.log_weight.exp()
@@ -90,7 +159,13 @@ class DenseTable(ScoreTable):
         tilt_RC = left_RE @ right.T if right.ndim == 2 else torch.bmm(right, left_RE.unsqueeze(2)).squeeze(2)
         if math.isfinite(tau):
             tilt_RC = self.cand_RC / tau + tilt_RC
-        tilted = DenseTable(self.pos_P, self.row_P, tilt_RC, positive_RC=self.positive_RC, log_weight=self.log_weight)
+        tilted = DenseTable(
+            self.pos_P,
+            self.row_P,
+            tilt_RC,
+            present_RC=None if self._excluded_RC is None else ~self._excluded_RC,
+            log_weight=self.log_weight,
+        )
         return tilted.logsumexp(1.0, "negatives")
 
     def row_sum(self, kernel: Kernel, offset_R: Tensor | None = None) -> Tensor:
@@ -99,7 +174,7 @@ class DenseTable(ScoreTable):
         return self._weighted(kernel.value(score_RC)).sum(1)
 
     def _differences(self) -> Tensor:
-        """P × C of them."""
+        """The differences of candidates and positives, P × C."""
         return self._negatives().index_select(0, self.row_P) - self.pos_P.unsqueeze(1)
 
     def pair_sum(self, kernel: Kernel, weight: RankWeight | None = None, count_R: Tensor | None = None) -> Tensor:
@@ -116,7 +191,7 @@ class DenseTable(ScoreTable):
         if self.log_weight is not None:
             weight = self.log_weight
             log_PC = log_PC + (weight if weight.ndim == 1 else weight.index_select(0, self.row_P))
-        nothing_P = (log_PC == -torch.inf).all(1)  # there torch's gradient would be no number
+        nothing_P = (log_PC == -torch.inf).all(1)  # torch's gradient would be NaN there
         sum_P = torch.logsumexp(log_PC.masked_fill(nothing_P.unsqueeze(1), 0), 1)
         return sum_P.masked_fill(nothing_P, -torch.inf)
 
@@ -155,9 +230,9 @@ class DenseTable(ScoreTable):
         """The scores of the candidates, as given."""
         return self.cand_RC
 
-    def is_positive(self) -> Tensor:
-        """The mask, as given; no candidate is a positive where there is none."""
-        return torch.zeros_like(self.cand_RC, dtype=torch.bool) if self.positive_RC is None else self.positive_RC
+    def is_negative(self) -> Tensor:
+        """All candidates but positives and padding."""
+        return torch.ones_like(self.cand_RC, dtype=torch.bool) if self._excluded_RC is None else ~self._excluded_RC
 
     @torch.no_grad()
     def restricted(self, column_N: Tensor) -> DenseTable:
@@ -167,18 +242,19 @@ class DenseTable(ScoreTable):
             self.pos_P.detach(),
             self.row_P,
             self.cand_RC.detach().index_select(1, column_N),
-            positive_RC=None if self.positive_RC is None else self.positive_RC.index_select(1, column_N),
+            present_RC=None if self._excluded_RC is None else ~self._excluded_RC.index_select(1, column_N),
             log_weight=None if log_weight is None else log_weight.index_select(-1, column_N),
+            context=self.context,
         )
 
 
 def n_hardest(count_R: Tensor, n_candidates: int, log_weight: Tensor | None) -> int:
-    """How many candidates, at most, it takes to stand for so many items in each row."""
+    """The largest number of candidates that any row needs to represent ``count_R`` items."""
     if not len(count_R) or not n_candidates:
         return 0
     most = float(count_R.max())
     if log_weight is not None:
-        # at −∞ stand draws for a user who has met everything: they stand for nothing and are no negatives
+        # −∞ marks draws for a user who has interacted with every item: they represent no items and are not negatives
         lightest = float(torch.where(log_weight == -torch.inf, torch.inf, log_weight).min().exp())
         most = min(most / lightest, n_candidates) if lightest > 0 else n_candidates
     return min(n_candidates, math.ceil(most))
@@ -187,23 +263,22 @@ def n_hardest(count_R: Tensor, n_candidates: int, log_weight: Tensor | None) -> 
 def against_hardest(
     table: ScoreTable, score_RK: Tensor, column_RK: Tensor, log_weight: Tensor | None, count_R: Tensor
 ) -> DenseTable:
-    """The rows and positives of a table against some of its negatives, the highest first, until the count is full."""
+    """The rows and positives of a table with its highest negatives only, up to the given count."""
     weight_RK = torch.ones_like(score_RK)
     if log_weight is not None:
         weight_RK = log_weight.exp().expand(len(score_RK), -1).gather(1, column_RK)
     weight_RK = weight_RK.masked_fill(score_RK == -torch.inf, 0)
     before_RK = weight_RK.cumsum(1) - weight_RK
     weight_RK = torch.minimum(weight_RK, (count_R.unsqueeze(1) - before_RK).clamp(min=0)).detach()
-    hard = DenseTable(
+    item_C = table.context.item_C
+    return DenseTable(
         table.positives(),
         table.row_P,
         score_RK,
         log_weight=weight_RK.log(),
         n_represented_R=weight_RK.sum(1),
-        threshold_R=table.threshold_R,
+        context=replace(
+            table.context,
+            item_C=None if item_C is None else item_C.expand(len(score_RK), -1).gather(1, column_RK),
+        ),
     )
-    hard.user_R, hard.pair_P, hard.grade_P = table.user_R, table.pair_P, table.grade_P
-    hard.n_items, hard.negatives_R, hard.generator = table.n_items, table.negatives_R, table.generator
-    if table.item_C is not None:
-        hard.item_C = table.item_C.expand(len(score_RK), -1).gather(1, column_RK)
-    return hard

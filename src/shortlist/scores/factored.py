@@ -1,6 +1,6 @@
 """The score table of a factored model: rows and candidates as vectors, scores as blocks of matrix products.
 
-How its questions are answered, and how their gradients flow back, is in :mod:`shortlist.scores.gemm_autograd`.
+:mod:`shortlist.scores.gemm_autograd` contains the operations and their backward passes.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import torch
 from torch import Tensor
 
 from shortlist.errors import ShortlistError
-from shortlist.scores.chebyshev import Answer, Expansion, MomentSum
+from shortlist.scores.chebyshev import Expansion, MomentSum, RowMoments
 from shortlist.scores.column_topk import best_columns, gathered, kth_largest, largest
+from shortlist.scores.context import TableContext
 from shortlist.scores.dense import DenseTable, against_hardest, n_hardest
 from shortlist.scores.gemm_autograd import SAFE_EXPONENT, Hardest, LogSumExp, PairLogSumExp, PairSum, RowSum, apply
 from shortlist.scores.kernels import Kernel
 from shortlist.scores.similarity import inner_products
 from shortlist.scores.table import Over, RankWeight, ScoreTable, logsumexp_of_positives, ranks_among_positives
 
-_PART = 1 << 18  # elements that are worked on at once, so that they stay in the cache from one operation to the next
+_PART = 1 << 18  # elements per part, which stay in the cache between operations
 
 
 _TERMS_A_POSITIVE = 16  # passes over a row's moments that cost as much as one over the pairs of a positive
 
 
 class Workspace:
-    """One buffer, kept from step to step: allocating it anew would cost more than the arithmetic that it serves.
+    """One buffer, reused in every step: allocating it each time would cost more than the arithmetic.
 
-    ``stamp`` changes whenever the buffer is handed out, by which a table knows whether what it left there is still
-    there.
+    ``stamp`` changes whenever the buffer is handed out, so that a table can check whether its content is still there.
     """
 
     def __init__(self, max_elements: int = 1 << 26) -> None:
@@ -39,7 +39,7 @@ class Workspace:
         self._flat = torch.empty(0)
 
     def matrix(self, rows: int, columns: int, like: Tensor) -> Tensor:
-        """A matrix of the given shape whose content is left over from the last use."""
+        """A matrix of the given shape; its content is undefined."""
         self.stamp += 1
         if self._flat.numel() < rows * columns or self._flat.dtype != like.dtype or self._flat.device != like.device:
             self._flat = torch.empty(rows * columns, dtype=like.dtype, device=like.device)
@@ -47,11 +47,11 @@ class Workspace:
 
 
 class FactoredTable(ScoreTable):
-    """Answers from vectors whose inner products are the scores.
+    """A score table of vectors whose inner products are the scores.
 
     ``row_RD`` and ``candidate_CD`` are those vectors, ``bias_C`` is added to every row. ``column_P`` is the column of
-    each positive among the candidates, or −1. Where some are not there, ``positive_PD`` (and ``positive_bias_P``) give
-    the positives' own vectors. ``bound`` is the largest absolute score, if there is one.
+    each positive among the candidates, or −1. If some are not, ``positive_PD`` (and ``positive_bias_P``) give the
+    vectors of the positives. ``bound`` is the largest absolute score, or None.
 
     >>> x, y = torch.eye(2), torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
     >>> table = FactoredTable(x, y, row_P=torch.tensor([0, 1]), column_P=torch.tensor([0, 2]))
@@ -71,15 +71,15 @@ class FactoredTable(ScoreTable):
         positive_bias_P: Tensor | None = None,
         log_weight_C: Tensor | None = None,
         n_represented_R: Tensor | None = None,
-        threshold_R: Tensor | None = None,
         bound: float | None = None,
         workspace: Workspace | None = None,
+        context: TableContext | None = None,
     ) -> None:
         self.row_RD, self.candidate_CD = row_RD, candidate_CD
         self.row_P, self.column_P = row_P, column_P
         self.positive_PD, self.positive_bias_P = positive_PD, positive_bias_P
         self.bias_C, self.log_weight_C = bias_C, log_weight_C
-        self.threshold_R, self.bound = threshold_R, bound
+        self.bound, self.context = bound, context or TableContext()
         self.workspace = workspace or Workspace()
         among_P = column_P >= 0
         self.is_full_catalogue = positive_PD is None
@@ -92,7 +92,7 @@ class FactoredTable(ScoreTable):
         self.n_negatives_R -= torch.bincount(self.positive_row, minlength=len(row_RD))
         self.n_represented_R = self.n_negatives_R if n_represented_R is None else n_represented_R
         self._kept_positives: Tensor | None = None
-        self._scores_in_hand = -1  # the stamp under which plain scores of all rows stand untouched in the buffer
+        self._scores_stamp = -1  # the stamp while the buffer holds unmodified scores of all rows
 
     def positives(self) -> Tensor:
         """An inner product for each positive, computed once."""
@@ -117,19 +117,19 @@ class FactoredTable(ScoreTable):
         return item_PD, bias_P
 
     def logsumexp(self, tau: float, over: Over = "all") -> Tensor:
-        """By products in the kept buffer; the backward pass finds the exponentials still there."""
-        with_hits = over == "all" and self.is_full_catalogue and self.log_weight_C is None
+        """By products in the reused buffer; the backward pass reads the exponentials from it."""
+        with_positives = over == "all" and self.is_full_catalogue and self.log_weight_C is None
         vectors = self.row_RD, self.candidate_CD, self.bias_C
         sum_R: Tensor
-        sum_R, pos_P = apply(LogSumExp, *vectors, self, 1.0 / tau, with_hits)
+        sum_R, pos_P = apply(LogSumExp, *vectors, self, 1.0 / tau, with_positives)
         if self.is_full_catalogue and self._kept_positives is None and torch.is_grad_enabled():
             self._kept_positives = pos_P
-        if over == "negatives" or with_hits:
+        if over == "negatives" or with_positives:
             return sum_R
         return torch.logaddexp(sum_R, logsumexp_of_positives(self.positives() / tau, self.row_P, self.n_rows))
 
     def tilted_logsumexp(self, tau: float, left_RE: Tensor, right: Tensor) -> Tensor:
-        """Scores and tilt are one inner product, of longer vectors."""
+        """Scores and tilt are one inner product of concatenated vectors."""
         row_RF, cand_CF, bias_C = left_RE, right, None
         if math.isfinite(tau):
             row_RF = torch.cat([self.row_RD / tau, left_RE], 1)
@@ -147,42 +147,42 @@ class FactoredTable(ScoreTable):
         return tilted.logsumexp(1.0, "negatives")
 
     def row_sum(self, kernel: Kernel, offset_R: Tensor | None = None) -> Tensor:
-        """Summed block by block; the backward pass computes the products again."""
+        """Summed block by block; the backward pass recomputes the products."""
         vectors = self.row_RD, self.candidate_CD, self.bias_C
         sum_R: Tensor = apply(RowSum, *vectors, self, kernel, offset_R, *kernel.parameters)
         return sum_R
 
     def pair_sum(self, kernel: Kernel, weight: RankWeight | None = None, count_R: Tensor | None = None) -> Tensor:
-        """From a few moments of each row where that is possible, else over blocks of positives.
+        """From a few moments of each row where possible, else over blocks of positives.
 
-        The backward pass computes the products again, but not the ranks.
+        The backward pass recomputes the products, but not the ranks.
         """
         vectors = self.row_RD, self.candidate_CD, self.bias_C
-        answer = self._by_moments(kernel) if weight is None else None
+        moments = self._by_moments(kernel) if weight is None else None
         sum_P: Tensor
-        if answer is not None:
-            sum_P = apply(MomentSum, *vectors, self.positives(), self, answer)
+        if moments is not None:
+            sum_P = apply(MomentSum, *vectors, self.positives(), self, moments)
         else:
             sum_P = apply(PairSum, *vectors, self.positives(), self, kernel, weight, count_R)
         return sum_P
 
     def pair_logsumexp(self, log_kernel: Kernel) -> Tensor:
-        """From a few moments of each row where that is possible, else over blocks of positives.
+        """From a few moments of each row where possible, else over blocks of positives.
 
-        The backward pass computes the products again.
+        The backward pass recomputes the products.
         """
         vectors = self.row_RD, self.candidate_CD, self.bias_C
-        answer = self._by_moments(log_kernel, by_logarithm=True)
+        moments = self._by_moments(log_kernel, by_logarithm=True)
         sum_P: Tensor
-        if answer is not None:
-            sum_P = apply(MomentSum, *vectors, self.positives(), self, answer)
+        if moments is not None:
+            sum_P = apply(MomentSum, *vectors, self.positives(), self, moments)
         else:
             sum_P = apply(PairLogSumExp, *vectors, self.positives(), self, log_kernel)
         return sum_P
 
     @torch.no_grad()
-    def _by_moments(self, kernel: Kernel, by_logarithm: bool = False) -> Answer | None:
-        """The moments of the rows where they answer for all positives, and for less than looking at the pairs costs."""
+    def _by_moments(self, kernel: Kernel, by_logarithm: bool = False) -> RowMoments | None:
+        """The moments of the rows if they are accurate for all positives and cheaper than enumerating the pairs."""
         if self.bound is None or self.row_RD.dtype != torch.float32:
             return None
         if self.log_weight_C is not None and bool((self.log_weight_C.abs() > SAFE_EXPONENT).any()):
@@ -190,8 +190,8 @@ class FactoredTable(ScoreTable):
         expansion = Expansion.of(kernel, self.bound, by_logarithm)
         if expansion is None or self.n_positives * _TERMS_A_POSITIVE < self.n_rows * expansion.terms:
             return None
-        answer = Answer(expansion, self, self.positives())
-        return answer if answer.holds else None
+        moments = RowMoments(expansion, self, self.positives())
+        return moments if moments.is_accurate else None
 
     @torch.no_grad()
     def ranks(self) -> Tensor:
@@ -199,55 +199,55 @@ class FactoredTable(ScoreTable):
         pos_P, rank_P = self.positives().detach(), torch.zeros_like(self.row_P)
         for rows, score_BC in self.score_blocks():
             in_block_P = self.positives_of(rows)
-            if self.is_full_catalogue:  # the product's own value, so that a tie is a tie to the last bit
+            if self.is_full_catalogue:  # read from the product, so that ties are bit-exact
                 pos_P[in_block_P] = score_BC[self.row_P[in_block_P] - rows.start, self.column_P[in_block_P]]
-            self.mask_hits(score_BC, rows)
+            self.mask_positives(score_BC, rows)
             for part_P in self.parts(in_block_P):
                 above = score_BC[self.row_P[part_P] - rows.start] >= pos_P[part_P].unsqueeze(1)
                 rank_P[part_P] = above.sum(1)
         return rank_P + ranks_among_positives(pos_P, self.row_P)
 
     def hardest(self, count_R: Tensor) -> DenseTable:
-        """Selected block by block; the backward pass touches the chosen candidates only, where they are few."""
+        """Selected block by block; the backward pass touches only the selected candidates if they are few."""
         k = n_hardest(count_R, len(self.candidate_CD), self.log_weight_C)
         score_RK, column_RK = apply(Hardest, self.row_RD, self.candidate_CD, self.bias_C, self, k)
         return against_hardest(self, score_RK, column_RK, self.log_weight_C, count_R)
 
     @torch.no_grad()
     def kth_largest(self, k: int) -> Tensor:
-        """By a two-step selection on the row in hand."""
+        """By a two-step selection on blocks of scores."""
         result_R = self.row_RD.new_empty(self.n_rows)
         for rows, score_BC in self.score_blocks():
             if self.is_full_catalogue and k <= score_BC.shape[1]:
                 result_R[rows] = largest(score_BC, k)[:, -1]
                 if len(score_BC) == self.n_rows:
-                    self._scores_in_hand = self.workspace.stamp
+                    self._scores_stamp = self.workspace.stamp
             else:
-                self.mask_hits(score_BC, rows)
+                self.mask_positives(score_BC, rows)
                 mine_P = self.positives_of(rows)
                 result_R[rows] = kth_largest(score_BC, self.positives()[mine_P], self.row_P[mine_P] - rows.start, k)
         return result_R
 
     @torch.no_grad()
     def best_negatives(self, count: int) -> Tensor:
-        """By a two-step selection on the row in hand, whose own positives are taken out and put back."""
+        """By a two-step selection on blocks of scores, with the rows' positives masked and restored."""
         found = []
         for rows, score_BC in self.score_blocks():
-            row_H, column_H = self.hits_of(rows)
-            positive_H = score_BC[row_H, column_H]
-            score_BC[row_H, column_H] = -torch.inf
+            row_Q, column_Q = self.positive_places(rows)
+            positive_Q = score_BC[row_Q, column_Q]
+            score_BC[row_Q, column_Q] = -torch.inf
             found.append(best_columns(score_BC, count))
-            score_BC[row_H, column_H] = positive_H
+            score_BC[row_Q, column_Q] = positive_Q
             if len(score_BC) == self.n_rows:
-                self._scores_in_hand = self.workspace.stamp
+                self._scores_stamp = self.workspace.stamp
         return torch.cat(found) if found else self.row_P.new_empty(0, count)
 
     @torch.no_grad()
     def scores_at(self, column_RM: Tensor) -> Tensor:
-        """Gathered from the row where it is in hand, else an inner product each, in parts that stay in the cache."""
-        if self._scores_in_hand == self.workspace.stamp:
+        """Gathered from the buffer if it holds the scores, else inner products, in parts that fit in the cache."""
+        if self._scores_stamp == self.workspace.stamp:
             score_RC = self.workspace.matrix(self.n_rows, len(self.candidate_CD), self.row_RD)
-            self._scores_in_hand = self.workspace.stamp  # read, not altered
+            self._scores_stamp = self.workspace.stamp  # read, not modified
             return gathered(score_RC, column_RM)
         score_RM = self.row_RD.new_empty(column_RM.shape)
         step = max(1, _PART // max(1, column_RM.shape[1] * self.row_RD.shape[1]))
@@ -264,20 +264,20 @@ class FactoredTable(ScoreTable):
         return self.log_weight_C
 
     def matrix(self) -> Tensor:
-        """A new tensor with every score, for losses that cannot do without."""
+        """A new tensor with every score, for losses that need all of them."""
         return inner_products(self.row_RD, self.candidate_CD, self.bias_C)
 
-    def is_positive(self) -> Tensor:
-        """A new mask, true at the positives."""
-        mask_RC = self.row_RD.new_zeros((self.n_rows, len(self.candidate_CD)), dtype=torch.bool)
-        mask_RC[self.positive_row, self.positive_column] = True
+    def is_negative(self) -> Tensor:
+        """A new mask, false at the positives."""
+        mask_RC = self.row_RD.new_ones((self.n_rows, len(self.candidate_CD)), dtype=torch.bool)
+        mask_RC[self.positive_row, self.positive_column] = False
         return mask_RC
 
     @torch.no_grad()
     def restricted(self, column_N: Tensor) -> FactoredTable:
-        """The same rows and positives against some of the candidates only; detached."""
-        place_C = torch.full((len(self.candidate_CD),), -1, dtype=torch.long)
-        place_C[column_N] = torch.arange(len(column_N))
+        """The same rows and positives with a subset of the candidates; detached."""
+        place_C = self.row_P.new_full((len(self.candidate_CD),), -1)
+        place_C[column_N] = torch.arange(len(column_N), device=column_N.device)
         column_P = torch.where(self.column_P >= 0, place_C[self.column_P.clamp(min=0)], -1)
         item_PD, bias_P = self._positive_items()
         return FactoredTable(
@@ -290,11 +290,12 @@ class FactoredTable(ScoreTable):
             positive_bias_P=None if bias_P is None else bias_P.detach(),
             log_weight_C=None if self.log_weight_C is None else self.log_weight_C.index_select(0, column_N),
             bound=self.bound,
+            context=self.context,
         )
 
     def score_blocks(self, scale: float = 1.0) -> Iterator[tuple[slice, Tensor]]:
-        """Blocks of rows with their scores times ``scale`` in the kept buffer, which the next block overwrites."""
-        if self._scores_in_hand == self.workspace.stamp:
+        """Blocks of rows with their scores times ``scale`` in the reused buffer, which the next block overwrites."""
+        if self._scores_stamp == self.workspace.stamp:
             buffer_RC = self.workspace.matrix(self.n_rows, len(self.candidate_CD), self.row_RD)
             yield slice(0, self.n_rows), buffer_RC if scale == 1.0 else buffer_RC.mul_(scale)
             return
@@ -306,21 +307,21 @@ class FactoredTable(ScoreTable):
             yield rows, inner_products(scaled_BD, self.candidate_CD.detach(), bias_C, out=buffer_BC)
 
     def row_blocks(self) -> Iterator[slice]:
-        """All rows, as many at a time as have room in the buffer."""
+        """All rows, as many at a time as fit in the buffer."""
         step = max(1, self.workspace.max_elements // max(1, len(self.candidate_CD)))
         return (slice(start, min(start + step, self.n_rows)) for start in range(0, self.n_rows, step))
 
-    def mask_hits(self, score_BC: Tensor, rows: slice) -> None:
-        """Take the rows' own positives out of a block of candidates: every kernel and exponential is 0 at −∞."""
-        score_BC[self.hits_of(rows)] = -torch.inf
+    def mask_positives(self, score_BC: Tensor, rows: slice) -> None:
+        """Set the rows' positives in a block of candidates to −∞, where every kernel and exponential is 0."""
+        score_BC[self.positive_places(rows)] = -torch.inf
 
-    def hits_of(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """Places in a block of rows, and columns, of the positives that are candidates."""
-        row_H, column_H = self.positive_row, self.positive_column
+    def positive_places(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """Positions in a block of rows, and columns, of the positives that are candidates."""
+        row_Q, column_Q = self.positive_row, self.positive_column
         if rows.stop - rows.start < self.n_rows:
-            mine_H = (row_H >= rows.start) & (row_H < rows.stop)
-            row_H, column_H = row_H[mine_H] - rows.start, column_H[mine_H]
-        return row_H, column_H
+            mine_Q = (row_Q >= rows.start) & (row_Q < rows.stop)
+            row_Q, column_Q = row_Q[mine_Q] - rows.start, column_Q[mine_Q]
+        return row_Q, column_Q
 
     def positives_of(self, rows: slice) -> Tensor:
         """The positives of a block of rows."""
@@ -328,6 +329,6 @@ class FactoredTable(ScoreTable):
         return mine_P.nonzero().squeeze(1)
 
     def parts(self, index_P: Tensor) -> tuple[Tensor, ...]:
-        """Positives in parts whose differences with all candidates fit in a block, and in the cache."""
+        """Positives in parts whose differences to all candidates fit in a block and in the cache."""
         most = min(self.workspace.max_elements // 4, _PART)
         return torch.split(index_P, max(1, most // max(1, len(self.candidate_CD))))

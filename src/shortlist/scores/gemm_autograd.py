@@ -1,13 +1,13 @@
-"""Questions of the factored table as blocks of matrix products, each with a backward pass written by hand.
+"""Operations of the factored table as blocks of matrix products, each with a hand-written backward pass.
 
-One buffer of rows × candidates serves the whole step. For the log-sum-exp family it goes: product in, exponential in
-place, row sums, and two products out:
+One buffer of rows × candidates serves the complete step. The log-sum-exp family writes a product into it, exponentiates
+in place, sums the rows, and computes two products from it:
 
     S = X·Yᵀ,  E_rj = exp(S_rj/τ),  Z_r = Σ_j E_rj,  ℓ_r = ln Z_r
     ∂L/∂X = diag(c)·E·Y,  ∂L/∂Y = Eᵀ·diag(c)·X,  c_r = (∂L/∂ℓ_r)/(τ·Z_r)
 
-The factor c scales the small matrices, never the large one, so that nothing but the exponential and the sum is spent
-on the buffer besides the three products.
+The factor c scales the small matrices, never the large one. Besides the three products, the buffer is passed over for
+the exponential and the sum only.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from shortlist.scores.table import RankWeight
 if TYPE_CHECKING:
     from shortlist.scores.factored import FactoredTable
 
-_LIGHTEST = 1e-30  # the least weight of a row by which its positives' gradients are divided
+_LIGHTEST = 1e-30  # lower bound of the row weight that positives' gradients are divided by
 
-_SPARSE = 32  # once in how many candidates one may be chosen for gathering to beat a product of all
+_SPARSE = 32  # gathering beats a full product if at most one candidate in so many is selected
 
-IN_CACHE = 1 << 19  # elements that stay in the caches of two cores from one operation to the next
+IN_CACHE = 1 << 19  # elements that fit in the caches of two cores between operations
 
 SAFE_EXPONENT = 40.0
-"""Largest |s/τ| whose exponentials can be summed in float32 without taking the row's maximum out first."""
+"""Largest |s/τ| whose exponentials can be summed in float32 without subtracting the row's maximum first."""
 
 
 def apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
@@ -44,8 +44,9 @@ def apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
 class LogSumExp(torch.autograd.Function):
     """``ℓ_r = ln Σ_j exp(s_rj/τ + ln ω_j)`` with the backward pass of the module's docstring.
 
-    Where the positives are among the candidates, their scores are given along. Their gradients then ride in the buffer,
-    at the place of the positive, through the same two products: no vector is gathered, no gradient added up apart.
+    Where the positives are among the candidates, their scores are returned too. Their gradients are then added in the
+    buffer at the positive's entry and pass through the same two products: no vectors are gathered, and no separate
+    gradients are accumulated.
     """
 
     @staticmethod
@@ -56,53 +57,53 @@ class LogSumExp(torch.autograd.Function):
         bias_C: Tensor | None,
         table: FactoredTable,
         scale: float,
-        with_hits: bool,
+        with_positives: bool,
     ) -> tuple[Tensor, Tensor]:
         """The log-sum-exp of each row, and the scores of positives that are candidates."""
-        ctx.table, ctx.scale, ctx.with_hits = table, scale, with_hits
+        ctx.table, ctx.scale, ctx.with_positives = table, scale, with_positives
         shift_R, sum_R = row_RD.new_zeros(len(row_RD)), row_RD.new_empty(len(row_RD))
         pos_P = row_RD.new_empty(table.n_positives if table.is_full_catalogue else 0)
-        blocks = [len(exp_BC) for _, exp_BC in _exponentials(table, scale, with_hits, shift_R, (sum_R, pos_P))]
-        ctx.in_hand = table.workspace.stamp if len(blocks) <= 1 else -1
+        blocks = [len(exp_BC) for _, exp_BC in _exponentials(table, scale, with_positives, shift_R, (sum_R, pos_P))]
+        ctx.stamp = table.workspace.stamp if len(blocks) <= 1 else -1
         ctx.save_for_backward(row_RD, cand_CD, bias_C, shift_R, sum_R)
         return sum_R.log().add_(shift_R), pos_P
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_R: Tensor, grad_P: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None, None]:
-        """Two products, on exponentials that are still in the buffer or are computed again."""
+        """Two products, on exponentials that are still in the buffer or are recomputed."""
         row_RD, cand_CD, bias_C, shift_R, sum_R = ctx.saved_tensors
         table: FactoredTable = ctx.table
         weight_R = torch.where(sum_R > 0, grad_R / sum_R, 0).mul_(ctx.scale)
-        # rows that pass nothing through their sum, but perhaps through positives
+        # rows whose sum has gradient 0 but whose positives may have one
         still_S = (weight_R.abs() < _LIGHTEST).nonzero().squeeze(1)
         weight_R[still_S] = 1
         blocks: Iterator[tuple[slice, Tensor]]
-        if table.workspace.stamp == ctx.in_hand:
+        if table.workspace.stamp == ctx.stamp:
             buffer_RC = table.workspace.matrix(len(row_RD), len(cand_CD), row_RD)
             blocks = iter([(slice(0, len(row_RD)), buffer_RC)])
-            ctx.in_hand = -1  # what follows alters the buffer
+            ctx.stamp = -1  # the buffer is modified from here on
         else:
-            blocks = _exponentials(table, ctx.scale, ctx.with_hits, shift_R, None)
+            blocks = _exponentials(table, ctx.scale, ctx.with_positives, shift_R, None)
         gradients = Gradients(row_RD, cand_CD, bias_C)
         for rows, exp_BC in blocks:
-            # by number: a mask would be laid over the whole block
+            # by index: a mask would touch the complete block
             exp_BC[still_S[(still_S >= rows.start) & (still_S < rows.stop)] - rows.start] = 0
             if len(grad_P):
                 mine_P = table.positives_of(rows)
                 row_M, column_M = table.row_P[mine_P], table.column_P[mine_P]
                 ride_M = grad_P[mine_P] / weight_R[row_M]
-                exp_BC[row_M - rows.start, column_M] += ride_M  # there the exponential is, or 0 where it was masked
+                exp_BC[row_M - rows.start, column_M] += ride_M  # the entry holds the exponential, or 0 if masked
             gradients.add(rows, exp_BC, weight_R[rows])
         return gradients.row_RD, gradients.cand_CD, gradients.bias_C, None, None, None
 
 
 def _exponentials(
-    table: FactoredTable, scale: float, with_hits: bool, shift_R: Tensor, found: tuple[Tensor, Tensor] | None
+    table: FactoredTable, scale: float, with_positives: bool, shift_R: Tensor, found: tuple[Tensor, Tensor] | None
 ) -> Iterator[tuple[slice, Tensor]]:
     """Blocks of ``exp(scale·s + ln ω − shift)``. The shift is the row's maximum where scores can be large, else 0.
 
-    On the first pass ``shift_R`` and ``found`` are filled in: the sum of each row, and the scores of positives that are
+    The first pass fills in ``shift_R`` and ``found``: the sum of each row, and the scores of positives among the
     candidates.
     """
     bounded = table.bound is not None and table.bound * scale <= SAFE_EXPONENT and table.log_weight_C is None
@@ -112,8 +113,8 @@ def _exponentials(
             found[1][mine_P] = block_BC[table.row_P[mine_P] - rows.start, table.column_P[mine_P]].div_(scale)
         if table.log_weight_C is not None:
             block_BC += table.log_weight_C
-        if not with_hits:
-            table.mask_hits(block_BC, rows)
+        if not with_positives:
+            table.mask_positives(block_BC, rows)
         if not bounded:
             if found is not None and block_BC.shape[1]:
                 top_B = block_BC.amax(1)
@@ -127,7 +128,7 @@ def _exponentials(
 
 
 def _exponentiate(block_BC: Tensor, sum_B: Tensor) -> None:
-    """Exponentials in place and their sums, a few rows at a time, which the sum then finds in the cache."""
+    """Exponentials in place and their sums, a few rows at a time so that the sum reads them from the cache."""
     step = max(1, IN_CACHE // max(1, block_BC.shape[1]))
     for part_NC, sum_N in zip(block_BC.split(step), sum_B.split(step), strict=True):
         torch.sum(part_NC.exp_(), 1, out=sum_N)
@@ -147,7 +148,7 @@ class RowSum(torch.autograd.Function):
         offset_R: Tensor | None,
         *parameters: Tensor,
     ) -> Tensor:
-        """The sum of each row. The kernel's parameters are listed so that gradients reach them."""
+        """The sum of each row. The kernel's parameters are arguments so that autograd passes gradients to them."""
         ctx.table, ctx.kernel, ctx.offset_R = table, kernel, offset_R
         ctx.save_for_backward(row_RD, cand_CD, bias_C, *parameters)
         sum_R = row_RD.new_empty(len(row_RD))
@@ -158,7 +159,7 @@ class RowSum(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_R: Tensor) -> tuple[Tensor | None, ...]:
-        """Slopes take the place of scores in the buffer."""
+        """Slopes overwrite the scores in the buffer."""
         row_RD, cand_CD, bias_C, *parameters = ctx.saved_tensors
         grads = Gradients(row_RD, cand_CD, bias_C)
         grad_parameters = [torch.zeros_like(parameter) for parameter in parameters]
@@ -171,9 +172,9 @@ class RowSum(torch.autograd.Function):
 
 
 def _above_offset(table: FactoredTable, offset_R: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
-    """Blocks of negatives' scores less the offset of their row."""
+    """Blocks of negatives' scores minus the offset of their row."""
     for rows, score_BC in table.score_blocks():
-        table.mask_hits(score_BC, rows)
+        table.mask_positives(score_BC, rows)
         yield rows, score_BC if offset_R is None else score_BC.sub_(offset_R[rows].unsqueeze(1))
 
 
@@ -239,7 +240,7 @@ class PairLogSumExp(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_P: Tensor) -> tuple[Tensor | None, ...]:
-        """Slopes of all differences, each by its share of the sum, gathered by row."""
+        """Slopes of all differences, each weighted by its fraction of the sum, gathered by row."""
         sum_P = ctx.saved_tensors[4]
         shift_P = torch.where(sum_P.isfinite(), sum_P, 0)
 
@@ -262,7 +263,7 @@ class Hardest(torch.autograd.Function):
         score_RK = row_RD.new_empty(len(row_RD), k)
         column_RK = torch.empty(len(row_RD), k, dtype=torch.long, device=row_RD.device)
         for rows, score_BC in table.score_blocks():
-            table.mask_hits(score_BC, rows)
+            table.mask_positives(score_BC, rows)
             torch.topk(score_BC, k, 1, out=(score_RK[rows], column_RK[rows]))
         ctx.table = table
         ctx.save_for_backward(row_RD, cand_CD, bias_C, column_RK)
@@ -272,7 +273,7 @@ class Hardest(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_RK: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        """Rank by rank where few were chosen; otherwise spread over a block, as the other questions are."""
+        """Rank by rank where few were selected; otherwise scattered into a block, as in the other operations."""
         row_RD, cand_CD, bias_C, column_RK = ctx.saved_tensors
         if column_RK.shape[1] * _SPARSE > len(cand_CD):
             grads, table = Gradients(row_RD, cand_CD, bias_C), ctx.table
@@ -313,9 +314,9 @@ def _pair_gradients(
 
 
 def _differences(table: FactoredTable, pos_P: Tensor) -> Iterator[tuple[Tensor, slice, Tensor]]:
-    """Parts of the positives, their block of rows, and their differences with all candidates; −∞ at the positives."""
+    """Parts of the positives, their block of rows, and their differences to all candidates; −∞ at the positives."""
     for rows, score_BC in table.score_blocks():
-        table.mask_hits(score_BC, rows)
+        table.mask_positives(score_BC, rows)
         for part_P in table.parts(table.positives_of(rows)):
             yield part_P, rows, score_BC[table.row_P[part_P] - rows.start].sub_(pos_P[part_P].unsqueeze(1))
 
@@ -323,15 +324,15 @@ def _differences(table: FactoredTable, pos_P: Tensor) -> Iterator[tuple[Tensor, 
 def _by_rank(
     table: FactoredTable, pos_P: Tensor, weight: RankWeight, count_R: Tensor | None
 ) -> Callable[[Tensor], Tensor]:
-    """The weights of the pairs of some positives, from ranks that are counted once."""
+    """The weights of the pairs of some positives, from ranks that are computed once."""
     rank_RC = pos_P.new_empty(table.n_rows, len(table.candidate_CD))
     rank_P = torch.empty_like(pos_P)
     for rows, score_BC in table.score_blocks():
         mine_P = table.positives_of(rows)
         row_M, pos_M = table.row_P[mine_P] - rows.start, pos_P[mine_P]
-        if table.is_full_catalogue:  # the product's own value, so that a tie is a tie to the last bit
+        if table.is_full_catalogue:  # read from the product, so that ties are bit-exact
             pos_M = score_BC[row_M, table.column_P[mine_P]]
-        table.mask_hits(score_BC, rows)
+        table.mask_positives(score_BC, rows)
         count_B = None if count_R is None else count_R[rows]
         rank_RC[rows], rank_P[mine_P] = ranks(score_BC, pos_M, row_M, count_B)
 
@@ -352,7 +353,7 @@ def _log_weighted(log_NC: Tensor, table: FactoredTable) -> Tensor:
 
 
 class Gradients:
-    """Gathers the gradients of vectors and bias from gradients of blocks of scores, which cover all rows once."""
+    """Accumulates the gradients of vectors and bias from gradients of blocks of scores, which cover all rows once."""
 
     def __init__(self, row_RD: Tensor, cand_CD: Tensor, bias_C: Tensor | None) -> None:
         self._vectors = row_RD, cand_CD
@@ -363,7 +364,7 @@ class Gradients:
             self.cand_CD.zero_()
 
     def add(self, rows: slice, grad_BC: Tensor, weight_B: Tensor | None = None) -> None:
-        """Carry the gradient of a block of scores, a row's times its weight, back to the vectors.
+        """Propagate the gradient of a block of scores, with each row scaled by its weight, to the vectors.
 
         The weight scales the small matrices on either side of the product.
         """

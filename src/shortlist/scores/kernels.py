@@ -1,8 +1,7 @@
 """Kernels: functions of one score difference, which pairwise losses sum over candidates.
 
-A kernel gives its value and its slope, so that the factored table can write the backward pass by hand. A kernel whose
-shape is learnt lists its parameters and gives their slopes too; sums over rows carry gradients to them, sums over pairs
-do not.
+A kernel gives its value and its slope, which the hand-written backward pass of the factored table needs. A kernel with
+learned parameters lists them and gives their slopes too. Sums over rows pass gradients to them, sums over pairs do not.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from torch.nn import functional as F
 
 
 class Kernel(ABC):
-    """A function φ with its derivative φ′, both 0 at −∞, which is where masked candidates are put."""
+    """A function φ with its derivative φ′. Both are 0 at −∞, the score of masked candidates."""
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
-        """Scalars that φ depends on and that gradients of a row's sum flow to."""
+        """Scalars that φ depends on. The gradient of a row's sum flows to them."""
         return ()
 
     def parameter_slopes(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -31,7 +30,7 @@ class Kernel(ABC):
     def tilt(self) -> float | None:
         """A λ for which φ(x)·e^{−λx} is smooth and changes little, if there is one; of a log-kernel g, exp(g(x) − λ·x).
 
-        With it sums over pairs of bounded scores need no look at the pairs (:mod:`shortlist.scores.chebyshev`).
+        It allows sums over pairs of bounded scores without enumerating the pairs (:mod:`shortlist.scores.chebyshev`).
         """
         return None
 
@@ -54,7 +53,7 @@ class Softplus(Kernel):
 
     @property
     def tilt(self) -> float:
-        """½, by which eˣ on the one side and x on the other are brought close to each other."""
+        """½, which balances the growth eˣ on one side and x on the other."""
         return 0.5
 
     def value(self, x: Tensor) -> Tensor:
@@ -102,7 +101,7 @@ class SquaredHinge(Kernel):
 
 @dataclass(frozen=True)
 class Sigmoid(Kernel):
-    """φ(x) = σ(a·x), a smooth count of who stands above.
+    """φ(x) = σ(a·x), a smooth indicator of x > 0.
 
     >>> Sigmoid().value(torch.tensor([0.0]))
     tensor([0.5000])
@@ -127,7 +126,7 @@ class Sigmoid(Kernel):
 
 @dataclass(frozen=True)
 class Exponential(Kernel):
-    """φ(x) = eˣ. For sums whose logarithm is wanted ask for a log-sum-exp: this overflows.
+    """φ(x) = eˣ. It overflows for large x: use a log-sum-exp where the logarithm of the sum is needed.
 
     >>> Exponential().value(torch.tensor([0.0]))
     tensor([1.])
@@ -144,7 +143,7 @@ class Exponential(Kernel):
 
 @dataclass(frozen=True)
 class UnitStep(Kernel):
-    """φ(x) = 1 where x ≥ 0, else 0: the rank itself, ties counted against oneself, without a slope."""
+    """φ(x) = 1 where x ≥ 0, else 0: its sum is the exact rank, ties counted against the positive. The slope is 0."""
 
     def value(self, x: Tensor) -> Tensor:
         """1 where x ≥ 0, else 0."""

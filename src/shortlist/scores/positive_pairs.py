@@ -1,4 +1,4 @@
-"""Sums over pairs of positives of the same row, which stand against each other where labels are graded."""
+"""Sums over pairs of positives of the same row. Losses of graded labels compare them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from shortlist.scores.kernels import Kernel
 from shortlist.scores.table import ScoreTable
 
 PairWeight = Callable[[Tensor, Tensor], Tensor]
-"""Weights of pairs [Q] from the places of their first and second positives among the table's [Q]."""
+"""Weights of pairs [Q], from the positions of their first and second positives among the table's positives [Q]."""
 
-_MOST_PAIRS = 1 << 20  # pairs that are looked at together
+_MOST_PAIRS = 1 << 20  # pairs per part
 
 
 def positive_pair_sum(table: ScoreTable, kernel: Kernel, weight: PairWeight | None = None) -> Tensor:
-    """``Σ_j Δ_ij·φ(s_j − s_i)`` of each positive i, over the other positives j of its row; Δ is held constant.
+    """``Σ_j Δ_ij·φ(s_j − s_i)`` of each positive i, over the other positives j of its row; Δ is constant.
 
     >>> from shortlist.scores import DenseTable, Hinge
     >>> table = DenseTable(torch.tensor([2.0, 0.0, 5.0]), torch.tensor([0, 0, 1]), torch.zeros(2, 1))
@@ -42,17 +42,17 @@ def positive_pairs(row_P: Tensor, n_rows: int, most: int = _MOST_PAIRS) -> Itera
     start_S = (count_R.cumsum(0) - count_R)[row_P[order_S]]
     count_S = count_R[row_P[order_S]]
     part_S = (count_S.cumsum(0) - 1).div_(most, rounding_mode="floor")
-    for place_M in torch.split(torch.arange(len(row_P)), torch.bincount(part_S).tolist()):
+    for place_M in torch.split(torch.arange(len(row_P), device=row_P.device), torch.bincount(part_S).tolist()):
         count_M = count_S[place_M]
         first_Q = place_M.repeat_interleave(count_M)
         before_Q = (count_M.cumsum(0) - count_M).repeat_interleave(count_M)
-        second_Q = start_S[first_Q] + torch.arange(len(first_Q)) - before_Q
+        second_Q = start_S[first_Q] + torch.arange(len(first_Q), device=row_P.device) - before_Q
         differ_Q = first_Q != second_Q
         yield order_S[first_Q[differ_Q]], order_S[second_Q[differ_Q]]
 
 
 class _PositivePairSum(torch.autograd.Function):
-    """The sum in parts; the backward pass goes through the pairs again, so that none of them is kept."""
+    """The sum in parts. The backward pass computes the pairs again, so none of them is stored."""
 
     @staticmethod
     def forward(
@@ -70,7 +70,7 @@ class _PositivePairSum(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_P: Tensor) -> tuple[Tensor | None, ...]:
-        """What pulls one of a pair up pushes the other down."""
+        """The slope of a pair, added to the one positive and subtracted from the other."""
         (pos_P,) = ctx.saved_tensors
         grad_pos_P = torch.zeros_like(pos_P)
         for first_Q, second_Q in positive_pairs(ctx.row_P, ctx.n_rows):

@@ -1,7 +1,7 @@
-"""How two vectors are compared, reduced to what everything else computes: an inner product.
+"""Similarities of vectors, reduced to inner products.
 
-Cosine and half-cosine scores are inner products of vectors that were brought to a fixed length first. Doing that once
-per vector, and not once per pair, is what lets the score table work with plain matrix products.
+Cosine and half-cosine scores are inner products of vectors that are first scaled to a fixed length. Scaling once per
+vector, not once per pair, lets the score table use plain matrix products.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ Similarity = Literal["dot", "cosine", "half_cosine"]
 
 _ROW_LENGTH: dict[Similarity, float] = {"cosine": 1.0, "half_cosine": 0.5}
 
-_EPS = 1e-12  # the shortest length that is divided by: a zero vector has score 0 with everything
+_EPS = 1e-12  # lower bound of the norm in divisions: a zero vector has score 0 with every other
 
-_CHUNK = 2048  # rows that are worked on at once: a few hundred kilobytes, so that they stay in the cache between passes
+_CHUNK = 2048  # rows per chunk: a few hundred kilobytes, which stay in the cache between passes
 
 
 @dataclass(frozen=True)
-class Factors:
-    """A factored model: a vector for each user and item, how they are compared, and a bias of the items if there is
-    one.
+class Embeddings:
+    """A vector for each user and item, their similarity, and an optional bias of the items.
 
-    >>> factors = Factors(torch.tensor([[3.0, 4.0]]), torch.tensor([[6.0, 8.0], [0.0, 2.0]]), "cosine")
-    >>> factors.score_all(torch.tensor([0]))
+    >>> embeddings = Embeddings(torch.tensor([[3.0, 4.0]]), torch.tensor([[6.0, 8.0], [0.0, 2.0]]), "cosine")
+    >>> embeddings.score(torch.tensor([0]))
     tensor([[1.0000, 0.8000]])
     """
 
@@ -38,19 +37,20 @@ class Factors:
     similarity: Similarity = "dot"
     bias_I: Tensor | None = None
 
-    @property
-    def bound(self) -> float | None:
-        """The largest absolute value that a score can have, where there is one."""
-        return None if self.bias_I is not None else _ROW_LENGTH.get(self.similarity)
+    def normalized(self) -> Embeddings:
+        """Vectors whose inner products are the scores, except for the bias."""
+        user_UD, item_ID = row_vectors(self.user_UD, self.similarity), item_vectors(self.item_ID, self.similarity)
+        return Embeddings(user_UD, item_ID, "dot", self.bias_I)
 
-    def directions(self) -> tuple[Tensor, Tensor]:
-        """User and item vectors whose plain inner products are the scores, the bias excepted."""
-        return row_vectors(self.user_UD, self.similarity), item_vectors(self.item_ID, self.similarity)
-
-    def score_all(self, users: Tensor, out: Tensor | None = None) -> Tensor:
-        """Scores of the whole catalogue for the given users."""
+    def score(self, users: Tensor, out: Tensor | None = None) -> Tensor:
+        """Scores of the full catalogue for the given users."""
         row_RD = row_vectors(self.user_UD.index_select(0, users), self.similarity)
         return inner_products(row_RD, item_vectors(self.item_ID, self.similarity), self.bias_I, out)
+
+
+def similarity_bound(similarity: Similarity) -> float | None:
+    """The largest absolute value of the similarity; None if it is unbounded."""
+    return _ROW_LENGTH.get(similarity)
 
 
 def row_vectors(vector_RD: Tensor, similarity: Similarity) -> Tensor:
@@ -64,7 +64,7 @@ def item_vectors(vector_ID: Tensor, similarity: Similarity) -> Tensor:
 
 
 def look_up(vector_ND: Tensor, index: Tensor) -> Tensor:
-    """Some rows of a matrix; a parameter gets a gradient of just these rows, where they are fewer than all.
+    """Selected rows of a matrix; a parameter gets a sparse gradient of these rows if they are fewer than all.
 
     >>> vectors = torch.eye(3).requires_grad_()
     >>> look_up(vectors, torch.tensor([2])).sum().backward()
@@ -75,7 +75,9 @@ def look_up(vector_ND: Tensor, index: Tensor) -> Tensor:
 
 
 def inner_products(row_RD: Tensor, item_CD: Tensor, bias_C: Tensor | None, out: Tensor | None = None) -> Tensor:
-    """``row_RD @ item_CD.T (+ bias_C)``, into ``out`` if it is given."""
+    """``row_RD @ item_CD.T (+ bias_C)``, into ``out`` if it is given and on the same device."""
+    if out is not None and out.device != row_RD.device:
+        out = None
     if bias_C is None:
         return torch.mm(row_RD, item_CD.T, out=out)
     return torch.addmm(bias_C, row_RD, item_CD.T, out=out)
@@ -88,7 +90,7 @@ def with_length(vector_ND: Tensor, length: float = 1.0) -> Tensor:
 
 
 class _WithLength(torch.autograd.Function):
-    """``y = ℓ·x/|x|``, with ``∂L/∂x = (ℓ/|x|)·(g − (g·x̂)·x̂)``, in chunks of rows that stay in the cache."""
+    """``y = ℓ·x/|x|``, with ``∂L/∂x = (ℓ/|x|)·(g − (g·x̂)·x̂)``, in chunks of rows that fit in the cache."""
 
     @staticmethod
     def forward(ctx: Any, vector_ND: Tensor, length: float) -> Tensor:

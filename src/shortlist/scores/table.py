@@ -1,22 +1,25 @@
-"""The score table: everything that a loss may ask about scores.
+"""The score table: the interface through which a loss reads scores.
 
 Legend of the shape suffixes: R rows (users, queries, positions), P positives of all rows, C candidates, D dimensions.
 
-A row has *positives* and *negatives*. The negatives are the row's candidates less those that are positives of the row.
-A loss asks questions and never learns how they are answered: from a tensor at hand
+A row has *positives* and *negatives*. The negatives are the row's candidates without the positives of the row.
+A loss is independent of how the table is computed: from a given tensor
 (:class:`~shortlist.scores.dense.DenseTable`) or from vectors, in blocks of matrix products
 (:class:`~shortlist.scores.factored.FactoredTable`).
 """
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
+from shortlist.scores.context import TableContext
 from shortlist.scores.kernels import Kernel
 
 Over = Literal["all", "negatives"]
@@ -26,33 +29,25 @@ RankWeight = Callable[[Tensor, Tensor], Tensor]
 
 
 class ScoreTable(ABC):
-    """Questions about R rows, their P positives and their candidates.
+    """The scores of R rows: of their P positives and of their candidates.
 
-    ``row_P`` is the row of each positive, ``n_negatives_R`` the number of each row's negatives. ``n_represented_R``
-    says how many items these stand for: their number, or the size of the catalogue less the positives when the
-    candidates are a sample whose weights correct for it. ``threshold_R`` is the Top-K threshold of each row, present
-    when a loss has said that it needs one.
-
-    Losses that remember something from step to step are told who is before them: ``user_R`` the users of the rows,
-    ``pair_P`` the number of each positive among all pairs of training, ``item_C`` the items that the candidates are
-    (of shape C, or R × C where each row has its own). Where labels are graded, ``grade_P`` holds those of positives.
-    ``n_items`` is the size of the catalogue, ``negatives_R`` how many of it are negatives of a row whose user has more
-    positives than those of the row, and ``generator`` decides what is random in a loss. All may be missing.
+    ``row_P`` is the row of each positive, ``n_negatives_R`` the number of each row's negatives. ``n_represented_R`` is
+    the number of items that these represent: the number of negatives itself or, for a weighted sample, the size of the
+    catalogue minus the number of positives. ``context`` holds what is known besides the scores.
     """
 
     row_P: Tensor
     n_negatives_R: Tensor
     n_represented_R: Tensor
     is_full_catalogue: bool
-    """Whether every positive is among the candidates, as it is where these are the whole catalogue."""
-    threshold_R: Tensor | None = None
-    user_R: Tensor | None = None
-    pair_P: Tensor | None = None
-    item_C: Tensor | None = None
-    grade_P: Tensor | None = None
-    n_items: int | None = None
-    negatives_R: Tensor | None = None
-    generator: torch.Generator | None = None
+    """Whether every positive is among the candidates, as it is where these are the full catalogue."""
+    context: TableContext
+
+    def with_threshold(self, threshold_R: Tensor | None) -> Self:
+        """The same table with the Top-K threshold of each row."""
+        table = copy.copy(self)
+        table.context = replace(self.context, threshold_R=threshold_R)
+        return table
 
     @property
     def n_rows(self) -> int:
@@ -81,22 +76,22 @@ class ScoreTable(ABC):
 
     @abstractmethod
     def row_sum(self, kernel: Kernel, offset_R: Tensor | None = None) -> Tensor:
-        """``Σ_j ω_j·φ(s_rj − θ_r)`` of each row, over its negatives; offsets θ are held constant, 0 if not given."""
+        """``Σ_j ω_j·φ(s_rj − θ_r)`` of each row, over its negatives; offsets θ are constant, 0 if not given."""
 
     @abstractmethod
     def pair_sum(self, kernel: Kernel, weight: RankWeight | None = None, count_R: Tensor | None = None) -> Tensor:
         """``Σ_j ω_j·Δ_pj·φ(s_rj − s_p)`` of each positive, over the negatives of its row.
 
-        The weights Δ come from the ranks of both, as :meth:`ranks` counts them, and are held constant; 1 if not given.
-        ``count_R`` says for how many items each negative of a row counts in these ranks, if not for one. With
-        more columns the last is for positives; those before it are for negatives, one for all or one for each.
+        The weights Δ are functions of the ranks of both, as defined by :meth:`ranks`, and are constant; 1 if not given.
+        ``count_R`` is the number of items that each negative of a row counts as in these ranks; 1 if not given. With
+        several columns the last is for positives and the others are for negatives, one for all or one for each.
         """
 
     @abstractmethod
     def pair_logsumexp(self, log_kernel: Kernel) -> Tensor:
         """``ln Σ_j ω_j·exp(g(s_rj − s_p))`` of each positive, over the negatives of its row.
 
-        Of a log-kernel g the value at −∞ is −∞, and the slope there any finite number: its share of the sum is 0.
+        A log-kernel g has the value −∞ at −∞, and any finite slope there: the term contributes 0 to the sum.
         """
 
     @abstractmethod
@@ -105,9 +100,10 @@ class ScoreTable(ABC):
 
     @abstractmethod
     def hardest(self, count_R: Tensor) -> ScoreTable:
-        """The same rows and positives against the highest of each row's negatives, with gradients.
+        """The same rows and positives with the highest negatives of each row only, with gradients.
 
-        They are as many as stand for ``count_R`` items, or all where there are fewer; the last may count in part.
+        As many negatives are taken as represent ``count_R`` items, or all where there are fewer; the last may count in
+        part.
         """
 
     @abstractmethod
@@ -124,38 +120,38 @@ class ScoreTable(ABC):
 
     @abstractmethod
     def log_weights(self) -> Tensor | None:
-        """``ln ω`` of the candidates, of shape C or R × C; none where each counts for one."""
+        """``ln ω`` of the candidates, of shape C or R × C; None where all weights are 1."""
 
     @abstractmethod
     def matrix(self) -> Tensor:
         """The scores of the candidates, R × C."""
 
     @abstractmethod
-    def is_positive(self) -> Tensor:
-        """Which of the candidates are positives of their row, R × C."""
+    def is_negative(self) -> Tensor:
+        """Which of the candidates are negatives of their row, R × C: neither its positives nor padding."""
 
     @abstractmethod
     def restricted(self, column_N: Tensor) -> ScoreTable:
-        """The same rows and positives against some of the candidates only; detached."""
+        """The same rows and positives with a subset of the candidates; detached."""
 
     def per_positive(self, value_R: Tensor) -> Tensor:
         """A value of the row, repeated for each of its positives."""
         return value_R.index_select(0, self.row_P)
 
     def catalogue_R(self) -> Tensor:
-        """How many items there are to choose from in each row: the catalogue, or positives and negatives at hand."""
-        if self.n_items is not None:
-            return torch.full_like(self.n_represented_R, float(self.n_items))
+        """The number of items that a row ranks: the catalogue, or its own positives and negatives."""
+        if self.context.n_items is not None:
+            return torch.full_like(self.n_represented_R, float(self.context.n_items))
         return self.n_represented_R + torch.bincount(self.row_P, minlength=self.n_rows)
 
     def catalogue_negatives_R(self) -> Tensor:
-        """How many negatives each row has in the catalogue, of which those at hand may be a sample."""
-        if self.negatives_R is not None:
-            return self.negatives_R
+        """How many negatives each row has in the catalogue, of which those of the table may be a sample."""
+        if self.context.n_negatives_R is not None:
+            return self.context.n_negatives_R
         return (self.catalogue_R() - torch.bincount(self.row_P, minlength=self.n_rows)).clamp_(min=0)
 
     def sampling_scale_R(self) -> Tensor:
-        """By how much a sum over a row's negatives falls short of the catalogue's: 1 where weights make up for it."""
+        """The factor that scales a sum over a row's negatives to the catalogue: 1 where weights do so already."""
         return self.catalogue_negatives_R() / self.n_represented_R.clamp(min=1)
 
     def row_total(self, value_P: Tensor) -> Tensor:
@@ -183,6 +179,6 @@ def ranks_among_positives(pos_P: Tensor, row_P: Tensor) -> Tensor:
     last_of_tie_S = torch.ones_like(row_S, dtype=torch.bool)
     last_of_tie_S[:-1] = (row_S[1:] != row_S[:-1]) | (pos_S[1:] != pos_S[:-1])
     tie_end_S = last_of_tie_S.nonzero().squeeze(1)
-    end_S = tie_end_S[torch.searchsorted(tie_end_S, torch.arange(len(row_S)))]
+    end_S = tie_end_S[torch.searchsorted(tie_end_S, torch.arange(len(row_S), device=row_P.device))]
     start_S = torch.searchsorted(row_S, row_S)
     return torch.empty_like(row_P).scatter_(0, order_P, end_S - start_S + 1)

@@ -1,4 +1,4 @@
-"""The score at which a user's Top-K list ends."""
+"""The score at which a row's Top-K list ends."""
 
 from shortlist.thresholds.errors import ThresholdError, judge
 from shortlist.thresholds.estimators import (
@@ -11,6 +11,7 @@ from shortlist.thresholds.estimators import (
     regression,
     stratified,
 )
+from shortlist.thresholds.helper import TopKThreshold
 from shortlist.thresholds.state import Thresholds
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Previous",
     "ThresholdError",
     "Thresholds",
+    "TopKThreshold",
     "exact",
     "incremental",
     "judge",

@@ -1,6 +1,6 @@
 """Experiment tracking: TensorBoard and MLflow."""
 
 from shortlist.tracking.base import Tracker
-from shortlist.tracking.trackers import MLflow, TensorBoard, tracker
+from shortlist.tracking.trackers import MLflow, TensorBoard, parse_tracker
 
-__all__ = ["MLflow", "TensorBoard", "Tracker", "tracker"]
+__all__ = ["MLflow", "TensorBoard", "Tracker", "parse_tracker"]

@@ -1,7 +1,6 @@
-"""What others are told of a run: the contract of sinks, and who keeps them from doing harm.
+"""The interface of experiment trackers, and a group that isolates their errors from training.
 
-A sink says what it lacks before the work begins. Once training goes on, one that fails is left out with a line of
-warning: a run is worth more than its picture.
+A tracker is checked before training begins. One that fails later is disabled with a warning; training continues.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ End = Literal["finished", "failed", "killed"]
 
 @dataclass(frozen=True)
 class RunInfo:
-    """The run that is told of: its folder, its configuration, and whether it goes on where it once stopped."""
+    """A tracked run: folder, configuration, and whether it is resumed."""
 
     folder: Path
     config: Mapping[str, Any]
@@ -34,105 +33,105 @@ class RunInfo:
 
     @property
     def name(self) -> str:
-        """What the run is called: as its folder."""
+        """The name of the run: that of its folder."""
         return self.folder.name
 
     @property
     def key(self) -> str:
-        """A text by which a run that goes on is found again: another folder or other settings give another one."""
+        """A key that identifies a resumed run. It depends on the folder and the settings."""
         data = {name: value for name, value in self.config.get("data", {}).items() if name != "source"}
         content = json.dumps([str(self.folder), {**self.config, "data": data}], sort_keys=True)
         return digest(content)
 
     def settings(self) -> dict[str, Any]:
-        """The configuration with names as ``--set`` has them, and where the run's files are."""
-        return {"shortlist": __version__, "run": str(self.folder), **flat(self.config, ".")}
+        """The configuration under the names of ``--set``, and the folder of the run."""
+        return {"shortlist": __version__, "run": str(self.folder), **flatten(self.config, ".")}
 
 
 class Log(Protocol):
-    """What a sink has of one run."""
+    """A tracker's log of one run."""
 
     def epochs(self, lines: Sequence[Line]) -> None:
-        """Tell what is new among the lines of the log, of which all so far are given."""
+        """Log the epochs that are new. ``lines`` is the whole log so far."""
 
     def close(self, end: End, metrics: Mapping[str, Any]) -> None:
-        """Tell how it ended, and what ``metrics.json`` holds if it is finished."""
+        """Log the final status, and the metrics of a finished run."""
 
 
 class Tracker(Protocol):
-    """A place that runs are told to."""
+    """An experiment tracker."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the tracker."""
 
     def check(self) -> None:
-        """Raise an error, in one line, if nothing can be told there."""
+        """Raise an error if the tracker cannot be written to."""
 
-    def open(self, about: RunInfo) -> Log:
-        """Begin, or go on, with a run."""
+    def open(self, info: RunInfo) -> Log:
+        """Start or resume the log of a run."""
 
 
 class TrackerGroup:
-    """The sinks of one run: one that is given twice is told once, and whichever fails is left out from then on."""
+    """The trackers of one run, without duplicates. A tracker that fails is disabled."""
 
-    def __init__(self, sinks: Sequence[Tracker], about: RunInfo, warn: Callable[[str], None]) -> None:
-        self._sinks, self._about, self._warn = list(dict.fromkeys(sinks)), about, warn
+    def __init__(self, trackers: Sequence[Tracker], info: RunInfo, warn: Callable[[str], None]) -> None:
+        self._trackers, self._info, self._warn = list(dict.fromkeys(trackers)), info, warn
         self._logs: dict[Tracker, Log] = {}
 
     def begin(self, lines: Sequence[Line] = ()) -> None:
-        """Open the sinks, and tell what a checkpoint brought back."""
-        for sink in self._sinks:
-            with self._guarded(sink):
-                self._logs[sink] = sink.open(self._about)
+        """Open the trackers, and log the epochs of a checkpoint."""
+        for tracker in self._trackers:
+            with self._guarded(tracker):
+                self._logs[tracker] = tracker.open(self._info)
         self.epochs(lines)
 
     def epochs(self, lines: Sequence[Line]) -> None:
-        """Tell of all epochs so far."""
-        for sink, log in list(self._logs.items()):
-            with self._guarded(sink):
+        """Log all epochs so far."""
+        for tracker, log in list(self._logs.items()):
+            with self._guarded(tracker):
                 log.epochs(lines)
 
     def close(self, end: End, metrics: Mapping[str, Any] | None = None) -> None:
-        """Tell how it ended."""
-        for sink, log in list(self._logs.items()):
-            with self._guarded(sink):
+        """Log the final status."""
+        for tracker, log in list(self._logs.items()):
+            with self._guarded(tracker):
                 log.close(end, metrics or {})
 
     @contextmanager
-    def _guarded(self, sink: Tracker) -> Iterator[None]:
+    def _guarded(self, tracker: Tracker) -> Iterator[None]:
         try:
             yield
         except Exception as problem:
-            self._logs.pop(sink, None)
-            self._warn(f"{sink.name}: the run goes on, but is no longer told of there: {in_a_line(problem)}")
+            self._logs.pop(tracker, None)
+            self._warn(f"{tracker.name}: tracking disabled after an error; training continues: {one_line(problem)}")
 
 
 @contextmanager
-def telling(sinks: Sequence[Tracker], about: RunInfo, warn: Callable[[str], None]) -> Iterator[TrackerGroup]:
-    """Sinks for the length of a run; should it end early, they are told so."""
-    told = TrackerGroup(sinks, about, warn)
+def track(trackers: Sequence[Tracker], info: RunInfo, warn: Callable[[str], None]) -> Iterator[TrackerGroup]:
+    """Trackers for the duration of a run, closed as failed or killed if it ends with an error."""
+    group = TrackerGroup(trackers, info, warn)
     try:
-        yield told
+        yield group
     except BaseException as problem:
-        told.close("killed" if isinstance(problem, KeyboardInterrupt | Interrupted) else "failed")
+        group.close("killed" if isinstance(problem, KeyboardInterrupt | Interrupted) else "failed")
         raise
 
 
 @dataclass(frozen=True)
 class Point:
-    """The figures of an epoch, and when it ended by the clock."""
+    """The values of an epoch, and the time at which it ended."""
 
     step: int
     when: float
-    figures: Mapping[str, float]
+    values: Mapping[str, float]
 
 
-def points(lines: Sequence[Line], after: int) -> list[Point]:
-    """The epochs ``after`` one, with their own seconds. Those of an earlier try are dated as if there were no pause.
+def epoch_points(lines: Sequence[Line], after: int) -> list[Point]:
+    """The epochs ``after`` one, with the duration of each. They are dated as if there had been no interruption.
 
     >>> log = [{"epoch": 1, "loss": 3.0, "seconds": 2.0}, {"epoch": 2, "loss": 1.0, "valid ndcg": 0.5, "seconds": 5.0}]
-    >>> [(point.step, point.figures) for point in points(log, after=1)]
+    >>> [(point.step, point.values) for point in epoch_points(log, after=1)]
     [(2, {'epoch/loss': 1.0, 'epoch/valid_ndcg': 0.5, 'epoch/seconds': 3.0})]
     """
     found, now, before = [], time.time(), 0.0
@@ -147,33 +146,33 @@ def points(lines: Sequence[Line], after: int) -> list[Point]:
     return found
 
 
-def figures(metrics: Mapping[str, Any]) -> Point:
-    """What a run was measured to do, at the epoch that it kept."""
-    numbers = {name: float(value) for name, value in flat(metrics, "/").items() if value is not None}
+def final_point(metrics: Mapping[str, Any]) -> Point:
+    """The metrics of a run, at the epoch that was kept."""
+    numbers = {name: float(value) for name, value in flatten(metrics, "/").items() if value is not None}
     return Point(int(metrics.get("epochs", 0)), time.time(), numbers)
 
 
-def flat(tree: Mapping[str, Any], joint: str, prefix: str = "") -> dict[str, Any]:
-    """The leaves of a tree by their whole names.
+def flatten(tree: Mapping[str, Any], separator: str, prefix: str = "") -> dict[str, Any]:
+    """The leaves of a nested mapping by their full names.
 
-    >>> flat({"k": 20, "loss": {"name": "sl", "tau": 0.1}}, ".")
+    >>> flatten({"k": 20, "loss": {"name": "sl", "tau": 0.1}}, ".")
     {'k': 20, 'loss.name': 'sl', 'loss.tau': 0.1}
     """
     leaves: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            leaves |= flat(value, joint, f"{prefix}{name}{joint}")
+            leaves |= flatten(value, separator, f"{prefix}{name}{separator}")
         else:
             leaves[f"{prefix}{name}"] = value
     return leaves
 
 
 def digest(text: str) -> str:
-    """A short text that stands for a long one."""
+    """A short hash of a text."""
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def in_a_line(problem: Exception) -> str:
-    """What went wrong, without line breaks and not too long."""
+def one_line(problem: Exception) -> str:
+    """The message of an error as one line of limited length."""
     words = " ".join(str(problem).split()) or type(problem).__name__
     return words if len(words) <= 200 else words[:199] + "…"

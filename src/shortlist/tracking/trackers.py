@@ -1,4 +1,4 @@
-"""TensorBoard and MLflow, as places that a run is told to. Each is an extra, imported when it is asked for."""
+"""TensorBoard and MLflow trackers. Each needs an extra, which is imported on use."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import Any
 
 from shortlist.errors import InputError, ShortlistError, missing_extra, unknown
 from shortlist.runs.folder import writing
-from shortlist.tracking.base import End, Line, Log, Point, RunInfo, Tracker, digest, figures, in_a_line, points
+from shortlist.tracking.base import End, Line, Log, Point, RunInfo, Tracker, digest, epoch_points, final_point, one_line
 
 
-def tracker(text: str) -> Tracker:
-    """A sink from ``tensorboard[=DIR]`` or ``mlflow[=URI]``; the extra that it needs must be installed.
+def parse_tracker(text: str) -> Tracker:
+    """Parse ``tensorboard[=DIR]`` or ``mlflow[=URI]``; the extra must be installed.
 
-    >>> tracker("tensorbord")
+    >>> parse_tracker("tensorbord")
     Traceback (most recent call last):
     ...
-    shortlist.errors.InputError: --log: unknown sink 'tensorbord'; did you mean 'tensorboard'? (known: mlflow, ...)
+    shortlist.errors.InputError: --log: unknown tracker 'tensorbord'; did you mean 'tensorboard'? (known: mlflow, ...)
     """
     name, equals, place = text.partition("=")
     if equals and not place:
@@ -33,12 +33,12 @@ def tracker(text: str) -> Tracker:
         return TensorBoard(Path(place or "tensorboard"))
     if name == "mlflow":
         return MLflow(place or os.environ.get("MLFLOW_TRACKING_URI") or "mlruns")
-    raise unknown("--log", "sink", name, ["tensorboard", "mlflow"])
+    raise unknown("--log", "tracker", name, ["tensorboard", "mlflow"])
 
 
 @dataclass(frozen=True)
 class TensorBoard:
-    """A folder that TensorBoard shows, with a folder for each run."""
+    """A TensorBoard log directory, with a folder for each run."""
 
     place: Path
 
@@ -47,46 +47,45 @@ class TensorBoard:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the tracker."""
         return "tensorboard"
 
     def check(self) -> None:
-        """Whether the folder can be written. Leaves nothing behind."""
+        """Check that the folder can be written to. Leaves nothing behind."""
         with writing(self.place):
             nearest = next(path for path in (self.place, *self.place.absolute().parents) if path.exists())
             Path(tempfile.mkdtemp(dir=nearest)).rmdir()
 
-    def open(self, about: RunInfo) -> Log:
-        """Begin a file of events."""
-        return _EventFile(self.place, about)
+    def open(self, info: RunInfo) -> Log:
+        """Create an event file."""
+        return _EventFile(self.place, info)
 
 
 EVENTS = "events.out.tfevents."
-"""How the names of files begin that TensorBoard reads."""
+"""Prefix of the file names that TensorBoard reads."""
 
 
 class _EventFile:
-    """A file of events. It is closed after each epoch: what has been told stays told, and errors come at once.
+    """An event file. It is closed after each epoch, so that nothing is lost and errors are raised at once.
 
-    A training that goes on tells of all epochs again, in a new file, and so does one that begins anew in the folder of
-    an earlier run: the old file declared void and removed, nothing is there twice. Runs of the same name from other
-    places are kept apart.
+    A resumed training writes all epochs again to a new file and removes the old one, as does a training that
+    overwrites an earlier run: no epoch is logged twice. Runs of the same name in other folders are kept apart.
     """
 
-    def __init__(self, place: Path, about: RunInfo) -> None:
+    def __init__(self, place: Path, info: RunInfo) -> None:
         from tensorboard.compat.proto.event_pb2 import SessionLog
         from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 
-        mark, folder = digest(str(about.folder))[:8], place / about.name
+        mark, folder = digest(str(info.folder))[:8], place / info.name
         if any(path.suffix != f".{mark}" for path in folder.glob(f"{EVENTS}*")):
-            folder = place / f"{about.name}-{mark}"
+            folder = place / f"{info.name}-{mark}"
         folder.mkdir(parents=True, exist_ok=True)
         earlier = list(folder.glob(f"{EVENTS}*.{mark}"))
-        # files are read in the order of their names, and two tries may follow one another within a second
+        # files are read in the order of their names; two attempts may start within a second
         self._path, self._last = folder / f"{EVENTS}{time.time_ns()}.shortlist.{mark}", 0
         settings = {
             name: value if isinstance(value, bool | int | float | str) else str(value)
-            for name, value in about.settings().items()
+            for name, value in info.settings().items()
         }
         self._write(
             {"file_version": "brain.Event:2"},
@@ -97,13 +96,13 @@ class _EventFile:
             path.unlink()
 
     def epochs(self, lines: Sequence[Line]) -> None:
-        new = points(lines, self._last)
+        new = epoch_points(lines, self._last)
         self._write(*map(_scalars, new))
         self._last = new[-1].step if new else self._last
 
     def close(self, end: End, metrics: Mapping[str, Any]) -> None:
         if metrics:
-            self._write(_scalars(figures(metrics)))
+            self._write(_scalars(final_point(metrics)))
 
     def _write(self, *events: Mapping[str, Any]) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
@@ -118,29 +117,29 @@ class _EventFile:
 def _scalars(point: Point) -> dict[str, Any]:
     from tensorboard.compat.proto.summary_pb2 import Summary
 
-    values = [Summary.Value(tag=name, simple_value=value) for name, value in point.figures.items()]
+    values = [Summary.Value(tag=name, simple_value=value) for name, value in point.values.items()]
     return {"wall_time": point.when, "step": point.step, "summary": Summary(value=values)}
 
 
 PAUSE = 1.0
-"""Seconds from one message to MLflow to the next, at least: small epochs take less time than a message."""
+"""Minimum seconds between two requests to MLflow: short epochs take less time than a request."""
 
 MOST_METRICS, MOST_PARAMS = 1000, 100
-"""What MLflow takes at once."""
+"""Limits of one MLflow request."""
 
 ENVIRONMENT = {
-    "MLFLOW_ALLOW_FILE_STORE": "true",  # who names a folder means one
-    "MLFLOW_DISABLE_TELEMETRY": "true",  # nobody else is told
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # where --json prints its object
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # training waits meanwhile
+    "MLFLOW_ALLOW_FILE_STORE": "true",  # a folder was named explicitly
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # no usage reports
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # stdout is reserved for --json
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # training waits for the answer
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
-"""How MLflow is set up where the environment does not say otherwise."""
+"""Default environment of MLflow; variables that are set already are kept."""
 
 
 @dataclass(frozen=True)
 class MLflow:
-    """A tracking store: a server, a database or a folder."""
+    """An MLflow tracking store: a server, a database or a folder."""
 
     uri: str
 
@@ -152,24 +151,24 @@ class MLflow:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the tracker."""
         return "mlflow"
 
     def check(self) -> None:
-        """Whether the store answers, and has an experiment for the runs, or takes one."""
+        """Check that the store answers and that the experiment exists or can be created."""
         try:
             self._experiment()
         except Exception as problem:
             raise ShortlistError(
-                f"mlflow: expected a tracking store that answers, received {in_a_line(problem)}"
+                f"mlflow: expected a tracking store that answers, received {one_line(problem)}"
             ) from problem
 
-    def open(self, about: RunInfo) -> Log:
-        """Begin a run, or find the one to go on with."""
-        return _TrackedRun(*self._experiment(), about)
+    def open(self, info: RunInfo) -> Log:
+        """Start a run, or find the one to resume."""
+        return _TrackedRun(*self._experiment(), info)
 
     def _experiment(self) -> tuple[Any, str]:
-        """A client, and the id of the experiment, which is made if it is not there."""
+        """A client and the id of the experiment, which is created if it does not exist."""
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "shortlist"
         with _quiet():
             from mlflow.exceptions import MlflowException
@@ -180,7 +179,7 @@ class MLflow:
             if found is None:
                 try:
                     return client, client.create_experiment(name)
-                except MlflowException:  # another process was faster, or there is something wrong
+                except MlflowException:  # created by another process meanwhile, or a real error
                     found = client.get_experiment_by_name(name)
                     if found is None:
                         raise
@@ -188,20 +187,20 @@ class MLflow:
 
 
 class _TrackedRun:
-    """A run in MLflow. What it has of an earlier try stays, and is not told twice: MLflow would keep both."""
+    """A run in MLflow. Values of an earlier attempt are kept and not logged again: MLflow would keep both."""
 
-    def __init__(self, client: Any, experiment: str, about: RunInfo) -> None:
+    def __init__(self, client: Any, experiment: str, info: RunInfo) -> None:
         with _quiet():
             from mlflow.entities import Param
 
-            run = _earlier_try(client, experiment, about.key) if about.resumed else None
+            run = _interrupted_run(client, experiment, info.key) if info.resumed else None
             if run is None:
-                tags = {"shortlist.run": str(about.folder), "shortlist.key": about.key}
-                run = client.create_run(experiment, run_name=about.name, tags=tags)
+                tags = {"shortlist.run": str(info.folder), "shortlist.key": info.key}
+                run = client.create_run(experiment, run_name=info.name, tags=tags)
             else:
                 client.update_run(run.info.run_id, status="RUNNING")
             self._client, self._id = client, run.info.run_id
-            settings = [Param(name, str(value)) for name, value in about.settings().items()]
+            settings = [Param(name, str(value)) for name, value in info.settings().items()]
             missing = [param for param in settings if param.key not in run.data.params]
             for start in range(0, len(missing), MOST_PARAMS):
                 client.log_batch(self._id, params=missing[start : start + MOST_PARAMS])
@@ -214,22 +213,22 @@ class _TrackedRun:
     def epochs(self, lines: Sequence[Line]) -> None:
         self._lines = lines
         if time.monotonic() - self._sent >= PAUSE:
-            self._tell(points(lines, self._last))
+            self._log(epoch_points(lines, self._last))
             self._sent = time.monotonic()
 
     def close(self, end: End, metrics: Mapping[str, Any]) -> None:
-        self._tell([*points(self._lines, self._last), figures(metrics)])
+        self._log([*epoch_points(self._lines, self._last), final_point(metrics)])
         with _quiet():
             self._client.set_terminated(self._id, end.upper())
 
-    def _tell(self, new: Sequence[Point]) -> None:
+    def _log(self, new: Sequence[Point]) -> None:
         with _quiet():
             from mlflow.entities import Metric
 
             entries = [
                 Metric(name.replace("@", "_at_"), value, int(1000 * point.when), point.step)
                 for point in new
-                for name, value in point.figures.items()
+                for name, value in point.values.items()
             ]
             entries = [entry for entry in entries if (entry.key, entry.step) not in self._known]
             for start in range(0, len(entries), MOST_METRICS):
@@ -237,8 +236,8 @@ class _TrackedRun:
         self._last = new[-1].step if new else self._last
 
 
-def _earlier_try(client: Any, experiment: str, key: str) -> Any:
-    """The run that a training that stopped has left, if there is one."""
+def _interrupted_run(client: Any, experiment: str, key: str) -> Any:
+    """The unfinished run of an interrupted training, if there is one."""
     found = client.search_runs(
         [experiment],
         f"tags.`shortlist.key` = '{key}' and attributes.status != 'FINISHED'",
@@ -250,7 +249,7 @@ def _earlier_try(client: Any, experiment: str, key: str) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep a package from talking: what goes wrong is told in one line, and only once."""
+    """Silence a package: its errors are reported once, as one line."""
     silenced = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -262,7 +261,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _imported(package: str, module: str) -> None:
-    """See that a package is there, before anything is done."""
+    """Check that a package is installed."""
     try:
         __import__(module)
     except ImportError as error:

@@ -1,11 +1,9 @@
-"""Checkpoints: one file that is replaced whole, and read only if it is what was written."""
+"""Checkpoints: one file, replaced atomically and verified by a checksum when it is read."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,43 +15,36 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from shortlist.errors import InputError, WriteError
+from shortlist.files import atomic_file
 
 Compared = Callable[[Mapping[str, Any], Mapping[str, Any]], str | None]
-"""In what a saved configuration and a given one differ, in words."""
+"""Describes the difference between a saved configuration and a given one; None if they are equal."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Tensors by name, and what is said about them in JSON."""
+    """Tensors by name, and their metadata, which is stored as JSON."""
 
     tensors: dict[str, Tensor]
     facts: dict[str, Any]
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
-    """Replace the file: written beside it, flushed to the disk, renamed. A crash leaves the old one or the new one."""
-    draft = path.with_name(f".{path.name}.new")
-    tensors = {name: tensor.detach().contiguous() for name, tensor in checkpoint.tensors.items()}
+    """Replace the file atomically. A crash leaves the old one or the new one."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
     digest = _digest(tensors, json.dumps(checkpoint.facts))
-    # one entry, because the order of several is not the same from one writing to the next
+    # one entry, because the order of several entries is not deterministic
     metadata = {"facts": json.dumps({**checkpoint.facts, "digest": digest})}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, draft, metadata)
-        with draft.open("rb") as written:
-            os.fsync(written.fileno())
-        draft.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
+        with atomic_file(path) as draft:
+            save_file(tensors, draft, metadata)
     except (OSError, SafetensorError) as problem:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
         raise WriteError(f"{path}: the checkpoint cannot be written: {problem}") from problem
 
 
 def load(path: Path) -> Checkpoint:
-    """Read a checkpoint; one that was cut short or altered is refused."""
+    """Read a checkpoint; an error if it is truncated or altered."""
     try:
         with safe_open(path, framework="pt") as file:
             facts = json.loads((file.metadata() or {})["facts"])
@@ -62,14 +53,14 @@ def load(path: Path) -> Checkpoint:
     except FileNotFoundError as problem:
         raise InputError(f"{path}: expected a checkpoint to resume from, received nothing") from problem
     except (OSError, SafetensorError, KeyError, ValueError) as problem:
-        raise InputError(f"{path}: expected a whole checkpoint, received a damaged file ({problem})") from problem
+        raise InputError(f"{path}: expected a complete checkpoint, received a damaged file ({problem})") from problem
     if digest != _digest(tensors, json.dumps(facts)):
         raise InputError(f"{path}: expected the checkpoint as it was written, received an altered file")
     return Checkpoint(tensors, facts)
 
 
 def config_diff(saved: Mapping[str, Any], given: Mapping[str, Any], prefix: str = "") -> str | None:
-    """The first place in which two configurations differ, in words.
+    """Describe the first difference between two configurations.
 
     >>> config_diff({"loss": {"tau": 0.1}}, {"loss": {"tau": 0.2}})
     'loss.tau: expected 0.1, received 0.2'
@@ -86,7 +77,7 @@ def config_diff(saved: Mapping[str, Any], given: Mapping[str, Any], prefix: str 
 
 
 def _digest(tensors: Mapping[str, Tensor], facts: str) -> str:
-    """A checksum of everything that a checkpoint says: facts, and name, type, shape and content of each tensor."""
+    """A checksum of a checkpoint: its metadata, and name, dtype, shape and content of each tensor."""
     digest = hashlib.blake2b(facts.encode(), digest_size=16)
     for name in sorted(tensors):
         tensor = tensors[name]

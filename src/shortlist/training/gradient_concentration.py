@@ -1,79 +1,86 @@
-"""How the gradient of a loss is spread over the positives: by few of them, or by all alike."""
+"""Concentration of a loss's gradient: how it is distributed over the positives."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from shortlist.losses import Loss
-from shortlist.models.base import PairScorer
-from shortlist.scores import DenseTable, Factors, ScoreTable, Workspace
-from shortlist.training.batches import Batches, Step, score_table
+from shortlist.models import TrainableModel
+from shortlist.negatives import Sample
+from shortlist.scores import Batch, DenseTable, ScoreTable, Workspace
+from shortlist.tasks import Batches
 
-AS_ONE = 2**21
-"""Scores of whole rows that are looked at together; for some losses, as many times over as rows have positives."""
+_SCORES = 2**21
+"""Scores of complete rows per batch; some losses need a multiple of that memory, by the positives per row."""
 
-MOST_ROWS = 64
-"""Rows of the whole catalogue that are looked at together, however short they are."""
+_ROWS = 64
+"""Maximum rows of the full catalogue per batch."""
 
 
 def gradient_sizes(
     loss: Loss,
     batches: Batches,
-    source: Factors | PairScorer,
+    model: TrainableModel,
     generator: torch.Generator,
     *,
     thresholds: Callable[[Tensor], Tensor] | None = None,
     at_least: int | None = None,
 ) -> Tensor:
-    """|∂L/∂s_ui| of the positives of an epoch, where L is the sum over positives: what each one's own score receives.
+    """|∂L/∂s_ui| of the positives of an epoch, where L is the sum over positives.
 
-    What the scores of negatives receive is not counted. ``thresholds`` tells the Top-K thresholds of given users, where
-    the loss reads any. With ``at_least``, steps are taken until so many positives have been seen, and not the whole
-    epoch. Whole rows are taken in smaller steps than in training: their scores are held together with their gradients.
+    Gradients of negatives' scores are not included. ``thresholds`` gives the Top-K thresholds of keys, if the loss
+    needs them. With ``at_least``, batches are processed until this number of positives is reached, not for the full
+    epoch. Complete rows are processed in smaller batches than in training, since their scores and gradients are in
+    memory.
     """
-    was_training, size = loss.training, batches.size
-    if batches.rows_are_users and batches.reaches_all:
-        n_items = source.n_items if isinstance(source, PairScorer) else len(source.item_ID)
-        batches.size = min(size, MOST_ROWS, max(1, AS_ONE // n_items))
-    found, seen, workspace = [], 0, Workspace()
-    loss.eval()  # what it remembers of users stays as it is
+    modes, size = (model.training, loss.training), batches.size
+    if batches.rows_are_complete and batches.reaches_all:
+        batches.size = min(size, _ROWS, max(1, _SCORES // model.n_items))
+    gradients, n_positives, workspace = [], 0, Workspace()
+    model.eval()  # vectors are computed once for all batches
+    loss.eval()  # keeps the state unchanged
     try:
-        for step in batches.epoch(generator):
+        for batch in batches.epoch(generator):
+            batch = batch.to(model.device)
             with torch.no_grad():
-                table = score_table(step, source, workspace)
-            table.generator = generator
-            table.threshold_R = None if thresholds is None else thresholds(step.user_R)
+                table = model.encode(batch).table(batch, workspace, generator)
+            if thresholds is not None:
+                assert batch.key_R is not None
+                table = table.with_threshold(thresholds(batch.key_R))
             leaf = _with_leaves(table)
             (loss(leaf) * leaf.n_positives).backward()
-            found.append(_own(leaf, step).abs())
-            seen += leaf.n_positives
-            if at_least is not None and seen >= at_least:
+            gradients.append(_own(leaf, batch).abs())
+            n_positives += leaf.n_positives
+            if at_least is not None and n_positives >= at_least:
                 break
     finally:
         batches.size = size
-        loss.train(was_training)
+        model.train(modes[0])
+        loss.train(modes[1])
         loss.zero_grad()
-    return torch.cat(found) if found else torch.empty(0)
+    return torch.cat(gradients) if gradients else torch.empty(0, device=model.device)
 
 
-def _own(leaf: DenseTable, step: Step) -> Tensor:
-    """What the score of each positive receives, also where a loss has read it off the matrix."""
+def _own(leaf: DenseTable, batch: Batch) -> Tensor:
+    """The gradient of each positive's score, including that through the score matrix."""
     own_P = torch.zeros_like(leaf.pos_P) if leaf.pos_P.grad is None else leaf.pos_P.grad
-    if leaf.cand_RC.grad is None or step.drawn_RN is not None:  # draws are negatives
+    if leaf.cand_RC.grad is None or batch.drawn is not None:  # drawn items are negatives
         return own_P
-    column_P, there_P = step.item_P, torch.ones_like(step.item_P, dtype=torch.bool)
-    if step.shared_C is not None:
-        column_P = torch.searchsorted(step.shared_C, step.item_P).clamp_(max=len(step.shared_C) - 1)
-        there_P = step.shared_C[column_P] == step.item_P
-    return own_P + leaf.cand_RC.grad[step.row_P, column_P] * there_P
+    column_P, present_P = batch.item_P, torch.ones_like(batch.item_P, dtype=torch.bool)
+    if isinstance(batch.candidates, Sample):
+        item_C = batch.candidates.item_C
+        column_P = torch.searchsorted(item_C, batch.item_P).clamp_(max=len(item_C) - 1)
+        present_P = item_C[column_P] == batch.item_P
+    return own_P + leaf.cand_RC.grad[batch.row_P, column_P] * present_P
 
 
 def carried_by_top(size_P: Tensor, top: float) -> float:
-    """The share of the total that the largest ones carry; no number where there is nothing to carry.
+    """The fraction of the total in the largest values, a fraction ``top`` of all; NaN if the total is 0.
 
     >>> carried_by_top(torch.tensor([1.0, 1.0, 6.0, 2.0]), top=0.25)
     0.6
@@ -84,16 +91,15 @@ def carried_by_top(size_P: Tensor, top: float) -> float:
 
 
 def _with_leaves(table: ScoreTable) -> DenseTable:
-    """The same table over scores that gradients end in."""
-    leaf = DenseTable(
+    """The same table with scores that are leaves of the graph and with equal weights of positives."""
+    is_negative_RC = table.is_negative()
+    positive_RC = None if bool(is_negative_RC.all()) else ~is_negative_RC
+    return DenseTable(
         table.positives().detach().clone().requires_grad_(),
         table.row_P,
         table.matrix().detach().clone().requires_grad_(),
-        positive_RC=table.is_positive(),
+        positive_RC=positive_RC,
         log_weight=table.log_weights(),
         n_represented_R=table.n_represented_R,
-        threshold_R=table.threshold_R,
+        context=replace(table.context, weight_P=None),
     )
-    leaf.user_R, leaf.pair_P, leaf.item_C = table.user_R, table.pair_P, table.item_C
-    leaf.n_items, leaf.negatives_R, leaf.generator = table.n_items, table.negatives_R, table.generator
-    return leaf

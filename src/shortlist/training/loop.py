@@ -1,4 +1,4 @@
-"""The loop: it joins a loss to a model, and knows neither by name."""
+"""The training loop: it combines a model, a loss and a task, and depends on their interfaces only."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shortlist.data import Interactions
+from shortlist.data import Interactions, Split
 from shortlist.errors import InputError, Interrupted, ShortlistError
 from shortlist.losses import Loss
-from shortlist.models.base import TrainableModel
-from shortlist.scores import Workspace
-from shortlist.training.batches import Batches, score_table, user_step
+from shortlist.losses import registry as losses
+from shortlist.metrics import evaluate_set
+from shortlist.models import TrainableModel
+from shortlist.scores import Batch, ScoreTable, Workspace
+from shortlist.tasks import Batches, Task, task_of
 from shortlist.training.checkpoint import Checkpoint, Compared, config_diff, load, save
 from shortlist.training.malloc import tune_malloc
 from shortlist.training.optimizers import OptimizerSettings, RowAdam
 from shortlist.training.settings import TrainingSettings, batches_for
-
-Validate = Callable[[], float]
-"""The value of the metric that decides, on validation, of the model as it is now."""
+from shortlist.training.temperature import best_temperature, check_time, trial_epochs
 
 FAR_BELOW = 0.5
-"""The share of its own best below which a run is taken to have collapsed."""
+"""A run has collapsed if its validation value falls below this fraction of its best."""
 
 
 class Collapsed(ShortlistError):
-    """Training fell far below its own best, or ended without having got past popularity."""
+    """Training fell far below its best validation value, or ended without exceeding popularity."""
 
 
 @dataclass
 class Progress:
-    """Where training stands: what the loop decides by, what a checkpoint keeps, what a progress bar shows."""
+    """The state of the loop, which checkpoints store and progress bars show."""
 
     epoch: int = 0
     loss: float = math.nan
@@ -50,43 +50,117 @@ class Progress:
 
 
 class Training:
-    """A model, a loss and all that moves them, from the start or from a checkpoint to the end.
+    """Training of a model with a loss on data, from the start or from a checkpoint.
 
-    ``run`` may be interrupted at any moment. With a checkpoint file it goes on from the last whole epoch that was
-    saved, and ends with the same bits as if it had never stopped: what is random in an epoch is drawn from a generator
-    that is seeded with the seed and the epoch's number.
+    The data is a task, a split, or interactions (with ``valid`` for validation). With validation data, the loop
+    validates every few epochs, keeps the best epoch, stops early after ``patience`` validations without improvement,
+    and raises :class:`Collapsed` for a model that does not exceed popularity. If the temperature of the loss is not
+    set, :meth:`search_temperature` finds it first. ``k`` is the list length of the metric; by default the loss's K.
+    ``device`` overrides the device of the settings.
+
+    ``run`` can be interrupted at any time. With a checkpoint file it resumes after the last saved epoch, and the result
+    is bit-exact as without the interruption: random numbers of an epoch come from a generator that is seeded with the
+    seed and the epoch's number.
+
+    >>> from shortlist.losses import SL
+    >>> from shortlist.models import MF
+    >>> train = Interactions.from_pairs([0, 1, 1], [0, 1, 2], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
+    >>> training = Training(MF(dim=8), SL(tau=0.2), train, training=TrainingSettings(epochs=3))
+    >>> training.run().epoch
+    3
     """
 
     def __init__(
         self,
         model: TrainableModel,
         loss: Loss,
-        train: Interactions,
+        data: Task | Split | Interactions,
         *,
-        training: TrainingSettings,
-        optimizer: OptimizerSettings,
+        valid: Interactions | None = None,
+        training: TrainingSettings | None = None,
+        optimizer: OptimizerSettings | None = None,
         seed: int = 0,
-        validate: Validate | None = None,
-        floor: float | None = None,
+        k: int | None = None,
+        baseline_value: float | None = None,
+        validate: bool = True,
+        device: torch.device | None = None,
     ) -> None:
-        self.model, self.loss, self.train, self.seed = model, loss, train, seed
-        self.settings, self.optimizer_settings = training, optimizer
-        self.validate, self.floor = validate, floor
+        self.model, self.loss, self.task, self.seed = model, loss, task_of(data, valid), seed
+        self.settings, self.optimizer_settings = training or TrainingSettings(), optimizer or OptimizerSettings()
+        self.metric, self.k = self.settings.validation_metric(int(loss.settings().get("k") or 20) if k is None else k)
+        self.valid = self.task.evaluation_set("valid") if validate else None
+        self.baseline_value = baseline_value
+        self.device = self.settings.torch_device() if device is None else device
         tune_malloc()
-        generator = torch.Generator().manual_seed(seed)
-        model.start(train, generator)
-        loss.start(train.n_users, train.n_items, train.n_pairs, generator)
-        self.batches: Batches = batches_for(model, loss, train, training)
-        self.thresholds = loss.thresholds(train.n_users, train.n_items)
-        if self.thresholds is not None and self.thresholds.needs_all and not self.batches.reaches_all:
-            raise InputError(
-                "loss.threshold: expected one that is estimated from a sample, such as 'stratified', where candidates "
-                "are a sample, received 'exact'"
-            )
-        self.optimizer = RowAdam([*model.parameters(), *loss.parameters()], optimizer)
-        self.workspace = Workspace()
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Initialize model, loss and optimiser from the seed."""
+        model, loss, task = self.model, self.loss, self.task
+        if model.task != task.name:
+            name = type(model).__name__
+            raise InputError(f"{name}: expected data of the task {model.task}, received data of {task.name}")
+        generator = torch.Generator().manual_seed(self.seed)
+        model.initialize(task.train, generator)
+        loss.initialize(task.sizes, generator)
+        model.to(self.device)
+        loss.to(self.device)
+        self.batches: Batches = batches_for(model, loss, task, self.settings)
+        self.thresholds = loss.thresholds(task.sizes)
+        if self.thresholds is not None:
+            if self.thresholds.needs_all and not self.batches.reaches_all:
+                raise InputError(
+                    "loss.threshold: expected an estimator for samples, such as 'stratified', where "
+                    "candidates are a sample, received 'exact'"
+                )
+            self.thresholds.to(self.device)
+        self.optimizer = RowAdam([*model.parameters(), *loss.parameters()], self.optimizer_settings)
+        self.workspace = Workspace()
+
+    @property
+    def temperature_is_open(self) -> bool:
+        """Whether the loss has a temperature that is not set and trials should find it."""
+        return "tau" in self.loss.declared and "tau" not in self.loss.given and self.settings.temperature_epochs > 0
+
+    def search_temperature(self, until: float = math.inf) -> float | None:
+        """Find the temperature by short trials on validation, if it is not set; return it.
+
+        The loss is replaced by a copy with the temperature. Each trial trains new copies of model and loss with a
+        complete learning rate schedule. The search ends when ``time.monotonic()`` exceeds ``until``.
+        """
+        if self.valid is None or not self.temperature_is_open or self.progress.epoch:
+            return None
+        epochs = trial_epochs(self.batches.steps, self.settings.temperature_epochs, self.settings.epochs)
+        short = TrainingSettings(**{**self.settings.settings(), "epochs": epochs})
+        falling = OptimizerSettings(**{**self.optimizer_settings.settings(), "schedule": "linear"})
+        settings = self.loss.settings()
+
+        def trial(tau: float) -> float:
+            run = Training(
+                type(self.model)(**self.model.settings()),
+                type(self.loss)(**{**settings, "tau": tau}),
+                self.task,
+                training=short,
+                optimizer=falling,
+                seed=self.seed,
+                validate=False,
+                device=self.device,
+            )
+            run.run(on_step=lambda share: check_time(until))
+            return self._validated(run.model)
+
+        tau = best_temperature(float(self.loss.declared["tau"].default), trial, until)
+        self.loss = type(self.loss)(**{**settings, "tau": tau})
+        self._prepare()
+        return tau
+
+    def _validated(self, model: TrainableModel) -> float:
+        """The value of the validation metric."""
+        assert self.valid is not None
+        found = evaluate_set(model, self.valid, [self.k], metrics=[self.metric])
+        return found.means()[f"{self.metric}@{self.k}"]
 
     def run(
         self,
@@ -95,11 +169,12 @@ class Training:
         on_epoch: Callable[[Progress], None] | None = None,
         on_step: Callable[[float], None] | None = None,
     ) -> Progress:
-        """Train to the end; the model holds the best epoch's parameters afterwards.
+        """Train to the end; afterwards the model has the parameters of the best epoch.
 
-        ``identity`` is what a checkpoint must have been made with (data and settings) to be resumed.
+        ``identity`` (data and settings) must equal that of the checkpoint to resume from.
         """
-        if checkpoint is not None:  # from the first moment on there is something to resume
+        self.search_temperature()
+        if checkpoint is not None:  # a first checkpoint, so that resuming is always possible
             self.save(checkpoint, identity or {})
         saved = time.monotonic()
         try:
@@ -113,28 +188,33 @@ class Training:
         except KeyboardInterrupt:
             if checkpoint is None:
                 raise
-            raise Interrupted(f"stopped in epoch {self.progress.epoch + 1}; resume to go on") from None
-        if (
-            self.settings.beat_popularity
-            and self.floor is not None
-            and self.best
-            and self.progress.best_value < self.floor
-        ):
-            raise Collapsed(
-                f"training never got past popularity: {self.settings.metric} {self.progress.best_value:.4f} at best, "
-                f"popularity has {self.floor:.4f}; {self._advice()}; training.beat_popularity=false keeps such a run"
-            )
+            raise Interrupted(f"stopped in epoch {self.progress.epoch + 1}; resume to continue") from None
+        self._compare_with_baseline()
         if self.best:
             self.model.load_state({name: tensor.clone() for name, tensor in self.best.items()})
+            self.model.to(self.device)
         self.model.eval()
         return self.progress
 
+    def _compare_with_baseline(self) -> None:
+        """Raise :class:`Collapsed` if the task's simplest baseline is better on validation."""
+        if not (self.settings.beat_popularity and self.best):
+            return
+        if self.baseline_value is None:
+            self.baseline_value = self.task.baseline_value(self.metric, self.k)
+        if self.baseline_value is not None and self.progress.best_value < self.baseline_value:
+            raise Collapsed(
+                f"training did not exceed popularity: {self.settings.metric} {self.progress.best_value:.4f} at best, "
+                f"popularity has {self.baseline_value:.4f}; {self._advice()}; training.beat_popularity=false keeps "
+                "such a run"
+            )
+
     def _over(self) -> bool:
         done, progress = self.progress.epoch >= self.settings.epochs, self.progress
-        return done or (self.validate is not None and progress.since_best >= self.settings.patience)
+        return done or (self.valid is not None and progress.since_best >= self.settings.patience)
 
     def epoch(self, on_step: Callable[[float], None] | None = None) -> None:
-        """Go through the data once, then judge."""
+        """Train one epoch, then validate if due."""
         progress, started = self.progress, time.perf_counter()
         epoch = progress.epoch + 1
         generator = torch.Generator().manual_seed(_mixed(self.seed, epoch))
@@ -143,15 +223,13 @@ class Training:
         total = torch.zeros((), dtype=torch.float64)
         self.model.train()
         self.loss.before_epoch(epoch)
-        for number, step in enumerate(self.batches.epoch(generator)):
-            source, terms = self.model.step(step.user_R, step.item_P, generator)
-            table = score_table(step, source, self.workspace)
-            table.generator = generator
+        for number, batch in enumerate(self.batches.epoch(generator)):
+            batch = batch.to(self.device)
+            encoding = self.model.encode(batch, generator)
+            table = encoding.table(batch, self.workspace, generator)
             if self.thresholds is not None:
-                if due and self.batches.rows_are_users:
-                    self.thresholds.update(step.user_R, table, generator)
-                table.threshold_R = self.thresholds.read(step.user_R)
-            value = sum(terms.values(), start=self.loss(table))
+                table = table.with_threshold(self._thresholds_of(batch, table, due, generator))
+            value = sum(encoding.terms.values(), start=self.loss(table))
             if not bool(value.isfinite()):
                 raise ShortlistError(f"the loss became {value.item()} in epoch {epoch}; {self._advice()}")
             value.backward()
@@ -159,10 +237,10 @@ class Training:
             rate = self.optimizer_settings.rate(done)
             self.optimizer.step(rate)
             self.loss.after_step(rate)
-            total += value.detach()
+            total += value.detach().cpu()
             if on_step is not None:
                 on_step((number + 1) / self.batches.steps)
-        if due and not self.batches.rows_are_users:
+        if due and not self.batches.rows_are_complete:
             self._refresh_thresholds(generator)
         if not all(bool(parameter.detach().sum().isfinite()) for parameter in self.optimizer.parameters):
             raise ShortlistError(f"the parameters became infinite in epoch {epoch}; {self._advice()}")
@@ -170,27 +248,38 @@ class Training:
         progress.seconds += time.perf_counter() - started
         self._judge(rate)
 
+    def _thresholds_of(self, batch: Batch, table: ScoreTable, due: bool, generator: torch.Generator) -> Tensor:
+        """The Top-K threshold of each row: stored by key, or estimated from the row if it has none."""
+        assert self.thresholds is not None
+        if batch.key_R is None:
+            return self.thresholds.estimate(table, generator)
+        if due and self.batches.rows_are_complete:
+            self.thresholds.update(batch.key_R, table, generator)
+        return self.thresholds.read(batch.key_R)
+
     @torch.no_grad()
     def _refresh_thresholds(self, generator: torch.Generator) -> None:
-        """A pass over users, for batches of pairs: a pair's row does not show the user's other positives."""
+        """A pass over keys, for batches of pairs: the row of a pair does not have the other positives of its key."""
         assert self.thresholds is not None
-        source = self.model.source()
-        for start in range(0, len(self.batches.active_users), 256):
-            step = user_step(self.train, self.batches.active_users[start : start + 256])
-            self.thresholds.update(step.user_R, score_table(step, source, self.workspace), generator)
+        self.model.eval()  # embeddings are computed once for all batches
+        for batch in self.batches.complete_rows():
+            batch = batch.to(self.device)
+            assert batch.key_R is not None
+            table = self.model.encode(batch).table(batch, self.workspace)
+            self.thresholds.update(batch.key_R, table, generator)
 
     def _judge(self, rate: float) -> None:
-        """Validate when it is time, keep what is best, notice a collapse, and write a line of the log.
+        """Validate if due, keep the best epoch, detect a collapse, and write a line of the log.
 
-        It tells the learning rate at the end of the epoch, and the seconds of training (not validation) so far.
+        The line has the learning rate at the end of the epoch and the seconds of training so far, without validation.
         """
         progress, settings = self.progress, self.settings
         seconds = round(progress.seconds, 4)
         line: dict[str, Any] = {"epoch": progress.epoch, "loss": progress.loss, "lr": rate, "seconds": seconds}
         is_last = progress.epoch == settings.epochs
-        if self.validate is not None and (progress.epoch % settings.validate_every == 0 or is_last):
+        if self.valid is not None and (progress.epoch % settings.validate_every == 0 or is_last):
             self.model.eval()
-            progress.value = line[f"valid {settings.metric}"] = self.validate()
+            progress.value = line[f"valid {settings.metric}"] = self._validated(self.model)
             if math.isnan(progress.value):
                 raise ShortlistError(f"{settings.metric} became nan in epoch {progress.epoch}; {self._advice()}")
             if progress.value > progress.best_value:
@@ -206,7 +295,7 @@ class Training:
         progress.log.append(line)
 
     def _advice(self) -> str:
-        """What to try: more of the same where the last epoch was the best one, and else something milder."""
+        """Advice: more epochs if the last epoch was the best, otherwise milder settings."""
         if self.progress.best_epoch == self.settings.epochs:
             return f"the last epoch was the best: try training.epochs above {self.settings.epochs}"
         lower, collapse_hint_for = (
@@ -216,7 +305,7 @@ class Training:
         return "try " + (f"{collapse_hint_for}, or {lower}" if collapse_hint_for else lower)
 
     def save(self, path: Path, identity: Mapping[str, Any]) -> None:
-        """Write everything that the next epoch depends on."""
+        """Save everything that the next epoch depends on."""
         groups: dict[str, Mapping[str, Tensor]] = {
             "model": self.model.state(),
             "loss": self.loss.state_dict(),
@@ -229,7 +318,7 @@ class Training:
 
     @torch.no_grad()
     def resume(self, path: Path, identity: Mapping[str, Any], compared: Compared = config_diff) -> None:
-        """Take over what :meth:`save` wrote, if it was for the same data and settings, as ``compared`` finds."""
+        """Load what :meth:`save` wrote; ``compared`` must find the same data and settings."""
         checkpoint = load(path)
         difference = compared(checkpoint.facts["identity"], json.loads(json.dumps(dict(identity))))
         if difference is not None:
@@ -243,10 +332,25 @@ class Training:
         self.optimizer.load_state(groups["optimizer"])
         if self.thresholds is not None:
             self.thresholds.load_state(groups["thresholds"])
+            self.thresholds.to(self.device)
         self.best = groups.get("best", {})
         self.progress = Progress(**checkpoint.facts["progress"])
 
 
 def _mixed(seed: int, epoch: int) -> int:
-    """A seed for one epoch; neighbouring seeds and epochs give unrelated ones."""
+    """A seed for one epoch; adjacent seeds and epochs give unrelated ones."""
     return (seed * 0x9E3779B97F4A7C15 + epoch * 0xBF58476D1CE4E5B9) % (1 << 63)
+
+
+def fit_model(
+    model: TrainableModel, data: Task | Split | Interactions, *, loss: Loss | str | None = None, **settings: Any
+) -> Training:
+    """Train a model with a loss, by default the model's; ``settings`` are those of :class:`Training`."""
+    task = task_of(data, settings.pop("valid", None))
+    if loss is None or isinstance(loss, str):
+        chosen = losses[loss or model.default_loss]
+        short = {"k": min(20, task.n_candidates)} if "k" in chosen.declared else {}
+        loss = chosen(**short)
+    training = Training(model, loss, task, **settings)
+    training.run()
+    return training

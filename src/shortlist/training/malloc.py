@@ -1,4 +1,4 @@
-"""Keep freed memory: where page faults are dear, giving blocks back to the system costs more than the arithmetic."""
+"""Keep freed memory: returning blocks to the system can cost more, by page faults, than the arithmetic."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # the names of these options in <mall
 
 
 def tune_malloc() -> None:
-    """Ask glibc to keep large blocks for the next step instead of returning them at once. Elsewhere, do nothing.
+    """Configure glibc to keep large blocks for the next step instead of returning them. Does nothing elsewhere.
 
-    By default every tensor above some megabytes is mapped anew, its pages zeroed one fault at a time. Training
-    allocates the same sizes in every step, so that kept blocks are always used again.
+    By default every tensor above some megabytes is mapped anew, and each page fault zeroes a page. Training allocates
+    the same sizes in every step, so kept blocks are always reused.
     """
     if not sys.platform.startswith("linux"):
         return

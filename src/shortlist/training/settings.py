@@ -1,4 +1,4 @@
-"""What the loop is told: how steps are cut, for how long, and what counts as better."""
+"""Settings of the training loop: epochs, device and validation metric."""
 
 from __future__ import annotations
 
@@ -6,117 +6,63 @@ from typing import Literal
 
 import torch
 
-from shortlist.data import Interactions
 from shortlist.errors import InputError
 from shortlist.losses import Loss
-from shortlist.models.base import TrainableModel
-from shortlist.negatives import BatchCandidates, Distribution, SharedCandidates, popularity_mass
-from shortlist.parameters import Configured, Search, param
-from shortlist.training.batches import Batches, SampledPairs, Sampling, SharedSample, WholeCatalogue
-
-Candidates = Literal["auto", "all", "shared", "pairs"]
-
-LARGEST_ROW = 200_000
-"""Items up to which a row of the whole catalogue is scored, unless something else is asked for."""
+from shortlist.metrics import AT_K
+from shortlist.models import TrainableModel
+from shortlist.parameters import Search, param
+from shortlist.tasks import Batches, BatchSettings, Task
 
 
-class TrainingSettings(Configured):
-    """How a model is trained."""
+class TrainingSettings(BatchSettings):
+    """How a model is trained: batches, epochs, validation and device."""
 
     epochs: int = param(
         default=40,
         at_least=1,
-        help="passes over the training data, at most",
+        help="maximum number of passes over the training data",
         search=Search(choices=(20, 40, 80)),
     )
-    batch: int | None = param(
-        default=None, at_least=1, help="users (or pairs) in a step; none: 256 users with all items, else 1024"
-    )
-    candidates: Candidates = param(
-        default="auto",
-        help="candidates of a row: all items, a sample shared by the batch, or negatives drawn for each pair",
-        aliases=("against",),
-    )
-    negatives: int | None = param(
-        default=None, at_least=1, help="how many are sampled; none: the loss's or the model's usual number, or 1000"
-    )
-    distribution: Distribution = param(
-        default="uniform",
-        help="how samples are drawn; in_batch and mixed, of which a part is uniform, only where the step shares one",
-    )
-    power: float = param(default=0.75, at_least=0, help="exponent of the popularity when the sample is drawn by it")
-    uniform_fraction: float = param(
-        default=0.5, above=0, below=1, help="fraction of a mixed sample that is uniform", aliases=("share",)
-    )
-    exclude: bool = param(default=True, help="whether draws for a pair leave out items that the user has met")
-    weighted: bool | None = param(
-        default=None,
-        help="whether a sample is weighted to stand for all items; none: where items had different chances",
-    )
-    validate_every: int = param(default=5, at_least=1, help="epochs from one validation to the next")
-    patience: int = param(default=4, at_least=1, help="validations without a better one after which training stops")
-    metric: str = param(
-        default="ndcg", help="what is better on validation: a metric, at the run's K unless it says @K itself"
-    )
-    beat_popularity: bool = param(default=True, help="whether a model that never gets past popularity is refused")
+    validate_every: int = param(default=5, at_least=1, help="epochs between validations")
+    patience: int = param(default=4, at_least=1, help="validations without improvement after which training stops")
+    metric: str = param(default="ndcg", help="validation metric, at the run's K unless it contains @K")
+    beat_popularity: bool = param(default=True, help="whether a model that does not exceed popularity is an error")
     temperature_epochs: int = param(
         default=6,
         at_least=0,
-        help="epochs of each trial that looks for loss.tau, where it is not set; on small sets as many as 250 steps "
-        "need, and never more than training.epochs; 0 for no trials",
+        help="epochs of each trial of the search for loss.tau, if it is not set; on small data as many as 250 steps "
+        "need, at most training.epochs; 0 for no trials",
         aliases=("pilot",),
     )
-    checkpoint_every: float = param(default=20.0, at_least=0, help="seconds from one checkpoint to the next, at least")
+    device: Literal["auto", "cpu", "cuda", "mps"] = param(
+        default="cpu", help="device of training; auto selects an accelerator if available"
+    )
+    checkpoint_every: float = param(default=20.0, at_least=0, help="minimum seconds between checkpoints")
+
+    def validation_metric(self, k: int) -> tuple[str, int]:
+        """The validation metric and its K; ``k`` unless the metric contains @K."""
+        name, at, length = self.metric.partition("@")
+        if name not in AT_K or bool(at) != (length.isdecimal() and int(length) > 0):
+            known = ", ".join(AT_K)
+            raise InputError(f"training.metric: expected one of {known}, with or without @K, received {self.metric!r}")
+        return name, int(length or k)
+
+    def torch_device(self) -> torch.device:
+        """The device of the settings; an error if it is not available."""
+        if self.device == "auto":
+            accelerator = torch.accelerator.current_accelerator(check_available=True)
+            return accelerator or torch.device("cpu")
+        available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+        if not available[self.device]:
+            raise InputError(f"training.device: expected a device of this machine, received {self.device!r}")
+        return torch.device(self.device)
 
 
-def batches_for(model: TrainableModel, loss: Loss, train: Interactions, settings: TrainingSettings) -> Batches:
-    """The batches that the settings ask for, or else those that suit the loss and the model."""
+def batches_for(model: TrainableModel, loss: Loss, task: Task, settings: TrainingSettings) -> Batches:
+    """The batches of the settings, with defaults that suit the loss and the model."""
     if model.sampled is not None and settings.candidates not in ("auto", "pairs"):
         raise InputError(
-            f"training.candidates: expected 'pairs' for a model that scores user and item together "
+            f"training.candidates: expected 'pairs' for a model that scores pairs of user and item "
             f"({type(model).__name__}), received {settings.candidates!r}"
         )
-    return make_batches(train, settings, model.sampled if loss.sampled is None else loss.sampled)
-
-
-def make_batches(train: Interactions, settings: TrainingSettings, sampled: int | None) -> Batches:
-    """The batches that the settings ask for; ``sampled`` is the usual number of negatives, none for all."""
-    if not train.n_pairs:
-        raise InputError("training: expected at least one interaction, received none")
-    candidates = settings.candidates
-    if candidates == "auto":
-        candidates = "pairs" if sampled is not None else "all" if train.n_items <= LARGEST_ROW else "shared"
-    count = settings.negatives or sampled or 1000
-    if candidates == "all":
-        return WholeCatalogue(train, settings.batch or 256)
-    if candidates == "pairs":
-        return _pairs(train, settings, count)
-    return SharedSample(train, settings.batch or 1024, _sampling(train, settings, count))
-
-
-def _pairs(train: Interactions, settings: TrainingSettings, count: int) -> SampledPairs:
-    """Draws for each pair, uniform or by popularity."""
-    mass_I = None
-    if settings.distribution == "popularity":
-        mass_I = popularity_mass(torch.from_numpy(train.item_counts()), settings.power, train.n_users)
-    elif settings.distribution != "uniform":
-        raise InputError(
-            "training.distribution: expected 'uniform' or 'popularity' where items are drawn for each pair, "
-            f"received {settings.distribution!r}"
-        )
-    weighted = mass_I is not None if settings.weighted is None else settings.weighted
-    size = settings.batch or 1024
-    return SampledPairs(train, size, count, mass_I=mass_I, exclude=settings.exclude, weighted=weighted)
-
-
-def _sampling(train: Interactions, settings: TrainingSettings, count: int) -> Sampling:
-    """How the candidates that a step shares are drawn."""
-    count_I, distribution, weighted = torch.from_numpy(train.item_counts()), settings.distribution, settings.weighted
-    if distribution == "uniform" or distribution == "popularity":
-        shared = SharedCandidates(count_I, distribution, settings.power, weighted=weighted)
-        return lambda step, generator: shared.draw(count, generator)
-    mixed = distribution == "mixed"
-    n_users = int((train.user_counts() > 0).sum())
-    batch = BatchCandidates(count_I, n_users, settings.uniform_fraction if mixed else 0.0, weighted=weighted)
-    most = count if mixed else settings.negatives  # all of the batch's own items, unless a number was asked for
-    return lambda step, generator: batch.draw(step.item_P, len(step.user_R), most, generator)
+    return task.batches(settings, model.sampled if loss.sampled is None else loss.sampled)

@@ -1,4 +1,4 @@
-"""Tuning: settings found by trials that are judged on validation, in a study that survives a kill."""
+"""Hyperparameter search: trials judged on validation, in a study that can be resumed."""
 
 from shortlist.tuning.space import Space, space_of
 from shortlist.tuning.study import LOCKS, STUDY, Study, Trial, margin_note

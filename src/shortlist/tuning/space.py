@@ -1,4 +1,4 @@
-"""Where settings are looked for: the ranges that losses, models and optimisers declare beside their parameters."""
+"""Search spaces: the ranges that losses, models and optimisers declare with their parameters."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from shortlist.parameters import Param, Search
 from shortlist.training import OptimizerSettings, TrainingSettings
 
 Point = Mapping[str, Any]
-"""Settings by their whole name, ``loss.tau``."""
+"""Settings by full name, such as ``loss.tau``."""
 
 DIGITS = 3
-"""How many digits of a number are kept: more say nothing, and a line to type stays short."""
+"""Significant digits of a number: more have no effect and make commands longer."""
 
 
 @dataclass(frozen=True)
 class Space:
-    """What is searched, by whole name, and what is not: a point of the space makes a plan.
+    """Searched parameters by full name, and the other settings. A point of the space gives a configuration.
 
-    ``loss`` names the loss that trains the model, its own choice included; a baseline has none.
-    ``values`` are where the search begins, as a preset has them; ``texts``, as typed on a command line, are fixed.
+    ``loss`` is the loss that trains the model, also if it is the default of the model; a baseline has none.
+    ``values`` are defaults, such as those of a preset; ``texts``, given on the command line, are fixed.
 
     >>> space = space_of("mf", "sl", 20, texts={"optimizer": {"lr": "0.03"}})
     >>> list(space.searched)
@@ -42,7 +42,7 @@ class Space:
     texts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def plan(self, point: Point) -> ExperimentConfig:
-        """The plan of a point. What is not in the point is as it was given, or as the library has it."""
+        """The configuration of a point. Settings outside of it are as given, or the defaults of the library."""
         values = {section: dict(given) for section, given in self.values.items()}
         for name, value in point.items():
             section, _, key = name.partition(".")
@@ -50,24 +50,24 @@ class Space:
         return plan(self.model, self.loss, self.k, values=values, texts=self.texts)
 
     def default(self) -> dict[str, Any]:
-        """The point at which everything is as `shortlist train` has it, the temperature apart, which it looks for."""
+        """The point with the defaults of `shortlist train`, except for the temperature, which training searches for."""
         config = self.plan({}).config()
         config["model"] = self.plan({}).model.settings()
         return {name: _part(config, name) for name in self.searched}
 
-    def starts(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Points to begin with, by name: the default, then what was published for model and loss, short ones first.
+    def initial_points(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Initial points by name: the default, then presets for the model and the loss, those with few epochs first.
 
-        A preset brings settings that are not searched as well, such as its schedule; what was fixed stays so.
+        A preset also has settings that are not searched, such as its schedule; fixed settings are kept.
         """
         yield "default", self.default()
-        wanted = (self.model, self.loss)
-        fitting = [name for name, preset in PRESETS.items() if (preset.model, preset.loss) == wanted]
+        names = (self.model, self.loss)
+        fitting = [name for name, preset in PRESETS.items() if (preset.model, preset.loss) == names]
         for name in sorted(fitting, key=lambda name: PRESETS[name].settings.get("training", {}).get("epochs", 0)):
             yield name, {**self.default(), **self._free(PRESETS[name])}
 
     def _free(self, preset: Preset) -> dict[str, Any]:
-        """What a preset says of settings that were not fixed."""
+        """The settings of a preset that are not fixed."""
         return {
             f"{section}.{key}": value
             for section, settings in preset.settings.items()
@@ -76,7 +76,7 @@ class Space:
         }
 
     def divided(self, point: Point) -> tuple[dict[str, Any], dict[str, Any]]:
-        """A point as one of the space, and what it says beyond: there the default stands in for it."""
+        """Divide a point into one inside the space, defaults where it has no value there, and the rest."""
         inside = {
             name: point[name] if name in point and _holds(parameter.search, point[name]) else default
             for (name, parameter), default in zip(self.searched.items(), self.default().values(), strict=True)
@@ -84,7 +84,7 @@ class Space:
         return inside, {name: value for name, value in point.items() if name not in inside or inside[name] != value}
 
     def describe(self) -> dict[str, str]:
-        """The searched ranges in words."""
+        """The searched ranges as text."""
         return {name: str(parameter.search) for name, parameter in self.searched.items()}
 
 
@@ -95,9 +95,9 @@ def space_of(
     values: Mapping[str, Mapping[str, Any]] | None = None,
     texts: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Space:
-    """The space of a model and a loss: all that declares where to look for it, but for what is fixed.
+    """The search space of a model and a loss: all parameters that declare one and are not fixed.
 
-    The penalty on the length of vectors is left out where scores are cosines, which do not depend on it.
+    Weight decay is left out where scores are cosines, which do not depend on the length of vectors.
     """
     values, texts = values or {}, texts or {}
     chosen = plan(model, loss, k, values=values, texts=texts)
@@ -121,7 +121,7 @@ def space_of(
 
 
 def distributions(space: Space) -> dict[str, Any]:
-    """The space in the words of Optuna."""
+    """The space as Optuna distributions."""
     from optuna import distributions as kinds
 
     def kind(parameter: Param) -> Any:
@@ -139,7 +139,7 @@ def distributions(space: Space) -> dict[str, Any]:
 
 
 def rounded(point: Point) -> dict[str, Any]:
-    """The same point with numbers that can be typed.
+    """The point with rounded numbers.
 
     >>> rounded({"loss.tau": 0.123456, "model.layers": 1234, "loss.weight": "detached"})
     {'loss.tau': 0.123, 'model.layers': 1234, 'loss.weight': 'detached'}
@@ -148,7 +148,7 @@ def rounded(point: Point) -> dict[str, Any]:
 
 
 def _wide_enough(searched: Mapping[str, Param], point: Point) -> dict[str, Param]:
-    """Ranges that hold the point: a default may lie outside of where one would look."""
+    """Ranges widened to include the point: a default may lie outside of the declared range."""
     return {name: Param(**{**vars(each), "search": _with(each.search, point[name])}) for name, each in searched.items()}
 
 

@@ -1,11 +1,9 @@
-"""A study on the disk: trials that several processes take and give back, and that a kill does not lose."""
+"""A study on disk, shared by several processes. Trials of a process that ends are queued again."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,33 +14,35 @@ from typing import Any
 
 from shortlist import __version__
 from shortlist.errors import InputError, WriteError, WriteTargetError, missing_extra
+from shortlist.files import atomic_file
+from shortlist.locks import wait_for_lock
 from shortlist.runs import RunLocked
 from shortlist.runs.folder import lock, writing
 from shortlist.training.checkpoint import config_diff
 from shortlist.tuning.space import Space, distributions, rounded
 
 STUDY, LOCKS = "study.db", ".locks"
-"""The study itself, which Optuna reads and writes, and where the locks of trials are."""
+"""The Optuna database, and the folder with the locks of trials."""
 
 NAME = "shortlist"
 FORMAT = 1
-"""Grows when what a study holds means something else."""
+"""Version of the format; increased when older studies cannot be read."""
 
 RANDOM = 8
-"""How many trials there are before what they say decides where the next one is."""
+"""Number of random trials before the sampler uses their results."""
 
 KEPT = 75.0
-"""The percentage of the trials that were brought to their end within which a trial has to be at the same epoch."""
+"""Percentile of the finished trials at the same epoch that a trial has to reach to avoid pruning."""
 
 MIN_EPOCH_FRACTION = 0.25
-"""The share of its epochs that any trial is given: high learning rates are quick, and not the best for that."""
+"""Fraction of its epochs before a trial can be pruned: high learning rates are better at first only."""
 
 PRESET_MARGIN = 0.01
-"""By what share a trial has to be better than those that began from known settings: the best of many is too good."""
+"""Relative margin by which a trial must exceed those with known settings; it offsets selection bias."""
 
 
 def adjusted_value(value: float, start: str) -> float:
-    """What a value on validation counts for, by the name of the known settings that it began from, if any.
+    """The value on validation with the margin for known settings, where the trial started from them.
 
     >>> adjusted_value(0.5, "default") > adjusted_value(0.504, "") > adjusted_value(0.5, "")
     True
@@ -52,40 +52,40 @@ def adjusted_value(value: float, start: str) -> float:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a trial tried and what came of it."""
+    """A trial: its settings and its result."""
 
     number: int
     state: str
-    """``done``, ``pruned`` (given up as others were better by then), ``failed``, ``running`` or ``waiting``."""
+    """``done``, ``pruned`` (stopped early because others were better), ``failed``, ``running`` or ``waiting``."""
     value: float | None
-    """On validation: the best epoch's for one that is done, the last that was seen for one that was given up."""
+    """On validation: the best epoch of a finished trial, the last reported value of a pruned one."""
     settings: Mapping[str, Any]
     start: str = ""
-    """The name of the point that it began from, for the first ones."""
+    """The name of the initial point, if it is one."""
     seconds: float = 0.0
     epochs: int = 0
     why: str = ""
 
 
-def margin_note(trials: Sequence[Trial], taken: Trial) -> str:
-    """In words, what other trials reached where one of known settings was taken; nothing where none was better.
+def margin_note(trials: Sequence[Trial], chosen: Trial) -> str:
+    """A note on better trials within the margin where one with known settings was chosen; empty otherwise.
 
-    >>> taken = Trial(0, "done", 0.5, {}, "default")
-    >>> margin_note([taken, Trial(1, "done", 0.504, {})], taken)
-    ' (others reach 0.5040, which is not 1 % above known settings)'
+    >>> chosen = Trial(0, "done", 0.5, {}, "default")
+    >>> margin_note([chosen, Trial(1, "done", 0.504, {})], chosen)
+    ' (others reach 0.5040, less than 1 % above known settings)'
     """
     most = max((each.value for each in trials if each.state == "done" and each.value is not None), default=0.0)
-    if taken.value is None or most <= taken.value:
+    if chosen.value is None or most <= chosen.value:
         return ""
-    return f" (others reach {most:.4f}, which is not {PRESET_MARGIN:.0%} above known settings)".replace("%", " %")
+    return f" (others reach {most:.4f}, less than {PRESET_MARGIN:.0%} above known settings)".replace("%", " %")
 
 
 class Study:
-    """The trials of a folder. Any number of processes may work on it at once.
+    """The trials in a folder. Any number of processes may work on it at once.
 
-    A process holds a lock for its trial. One that is killed leaves a trial that runs for ever by the study's account
-    but whose lock is free: whoever asks for work next puts its point back in the queue. What is drawn for a trial
-    depends on the seed and on the trials before it alone, so that a study that was killed goes on as it would have.
+    A process locks its trial. If it is killed, the trial is still marked as running but its lock is free: the next
+    process that requests a trial queues its point again. The random state of a trial depends only on the seed and the
+    trials before it, so that an interrupted study gives the same results.
     """
 
     def __init__(self, folder: Path, space: Space, identity: Mapping[str, Any]) -> None:
@@ -95,32 +95,30 @@ class Study:
         self._study: Any = None
 
     def exists(self) -> bool:
-        """Whether there is one to go on with."""
+        """Whether there is a study to resume."""
         return self.path.is_file()
 
     def remove(self) -> None:
-        """Remove a study with all that belongs to it; a folder without one is left alone."""
+        """Remove the folder of a study; a folder without a study is kept."""
         if self.exists():
             with writing(self.folder):
                 shutil.rmtree(self.folder)
 
-    def make(self, starts: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-        """Begin a study with points that are tried first. It appears whole; where there is one already, that stays."""
-        draft = self.folder / f".{STUDY}.new"
+    def make(self, points: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Create a study with initial points. It is written atomically; an existing one is kept."""
         with self.alone(), self._stored():
             if self.exists():
                 return
-            draft.unlink(missing_ok=True)
-            storage = self._storage(draft)
-            study = optuna().create_study(study_name=NAME, storage=storage, direction="maximize")
-            study.set_user_attr("identity", self.identity)
-            study.set_user_attr("starts", [[name, dict(point)] for name, point in starts])
-            storage.remove_session()
-            storage.engine.dispose()
-            draft.replace(self.path)
+            with atomic_file(self.path) as draft:
+                storage = self._storage(draft)
+                study = optuna().create_study(study_name=NAME, storage=storage, direction="maximize")
+                study.set_user_attr("identity", self.identity)
+                study.set_user_attr("starts", [[name, dict(point)] for name, point in points])
+                storage.remove_session()
+                storage.engine.dispose()
 
     def open(self) -> None:
-        """Read the study, if it is of this version, and about the same data and settings."""
+        """Read the study; version, data and settings must be the same."""
         with self._stored():
             try:
                 self._study = optuna().load_study(study_name=NAME, storage=self._storage(self.path))
@@ -135,7 +133,7 @@ class Study:
 
     @contextmanager
     def next(self, most: int | None = None) -> Iterator[Any]:
-        """A trial to run, held for as long as the context lasts; none when there are ``most`` already."""
+        """The next trial, locked for the length of the block; None if there are ``most`` trials already."""
         states = optuna().trial.TrialState
         with ExitStack() as stack:
             with self.alone(), self._stored():
@@ -155,13 +153,13 @@ class Study:
             yield trial
 
     def settings(self, trial: Any) -> dict[str, Any]:
-        """What a trial is to try."""
+        """The settings of a trial."""
         return rounded({**trial.params, **trial.user_attrs.get("beside", {})})
 
     def seen(self, trial: Any, value: float, epoch: int, share: float) -> bool:
-        """Write down what validation says when a share of the epochs is done; whether to give the trial up.
+        """Report a validation value after a fraction of the epochs. Returns whether to prune the trial.
 
-        The first trial is what training does by itself, and is never given up: nothing worse can come of a study.
+        The first trial, with the default settings, is never pruned: no study ends with a worse result.
         """
         with self._stored():
             trial.report(value, epoch)
@@ -169,7 +167,7 @@ class Study:
             return may_stop and bool(trial.should_prune())
 
     def done(self, trial: Any, value: float | None, **facts: Any) -> Trial:
-        """Write down how a trial ended; one without a value was given up, or failed with a reason."""
+        """Record the end of a trial. One without a value was pruned, or failed with a reason."""
         state = optuna().trial.TrialState
         with self.alone(), self._stored():
             trial.set_user_attr("facts", facts)
@@ -179,12 +177,12 @@ class Study:
         return next(each for each in self.trials() if each.number == trial.number)
 
     def put_back(self) -> None:
-        """Queue again what nobody runs any more."""
+        """Queue the trials of processes that have ended again."""
         with self.alone(), self._stored():
             self._take_back()
 
     def trials(self) -> list[Trial]:
-        """All trials, but for those that were queued again."""
+        """All trials, except for those that were queued again."""
         states = optuna().trial.TrialState
         names = {states.COMPLETE: "done", states.PRUNED: "pruned", states.RUNNING: "running", states.WAITING: "waiting"}
         found = []
@@ -200,20 +198,20 @@ class Study:
         return found
 
     def best(self) -> Trial | None:
-        """The best on validation, with a head start for known settings; the first of them where several are."""
+        """The best trial on validation, with the margin for known settings; the first of equal ones."""
         done = [(each.value, each) for each in self.trials() if each.state == "done" and each.value is not None]
         ranked = [((adjusted_value(value, each.start), -each.number), each) for value, each in done]
         return max(ranked, key=lambda each: each[0], default=(None, None))[1]
 
     @property
     def enough(self) -> int:
-        """How many trials of different figures it takes to tell the importance of settings."""
+        """Number of trials with different values that are needed to estimate the importance of settings."""
         return 2 * len(self.space.searched) + 2
 
     def importance(self) -> dict[str, float]:
-        """How much each setting sets the better trials apart, as shares, by PED-ANOVA; none where trials are few.
+        """Importance of each setting as a fraction, by PED-ANOVA; empty if there are too few trials.
 
-        Trials that were given up count with what they had reached: they are most of the worse ones.
+        Pruned trials are included with their last value: they are most of the worse ones.
         """
         from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
@@ -222,29 +220,24 @@ class Study:
         valued = [(each, value) for each, value in found if value is not None and each.state.is_finished()]
         if len({value for _, value in valued}) < self.enough:
             return {}
-        whole = optuna().create_study(direction="maximize")
+        copy = optuna().create_study(direction="maximize")
         for each, value in valued:
             made = optuna().trial.create_trial(params=each.params, distributions=each.distributions, value=value)
-            whole.add_trial(made)
-        shares = get_param_importances(whole, evaluator=PedAnovaImportanceEvaluator())
+            copy.add_trial(made)
+        shares = get_param_importances(copy, evaluator=PedAnovaImportanceEvaluator())
         return {name: share for name, share in shares.items() if math.isfinite(share)}
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold other processes off for a moment."""
+        """Lock the study for the length of the block."""
         place = self.folder / LOCKS
         with writing(self.folder):
             place.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(place, os.O_RDONLY)
-        try:
-            with suppress(OSError):  # a file system without locks holds nobody off
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with wait_for_lock(place):
             yield
-        finally:
-            os.close(descriptor)
 
     def _take_back(self) -> None:
-        """Queue the points of trials whose process is gone, each once."""
+        """Queue the points of trials whose process has ended, each once."""
         states = optuna().trial.TrialState
         trials = self._trials()
         again = {each.user_attrs.get("again") for each in trials}
@@ -265,7 +258,7 @@ class Study:
                 self._lock(each.number).rmdir()
 
     def _queue_start(self) -> None:
-        """Queue the next of the points to begin with, behind what was taken back: the order is that of no kill."""
+        """Queue the next initial point, after requeued trials: the order is as without interruption."""
         trials, states = self._trials(), optuna().trial.TrialState
         known = {each.user_attrs.get("start") for each in trials}
         if any(each.state == states.WAITING for each in trials):
@@ -291,7 +284,7 @@ class Study:
 
     @contextmanager
     def _stored(self) -> Iterator[None]:
-        """Say in one line why a study cannot be read or written."""
+        """Turn database errors into one line."""
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
@@ -310,7 +303,7 @@ class Study:
 
 
 def optuna() -> ModuleType:
-    """The package, quiet; or an error that says how to install it."""
+    """Import Optuna with logging off, or raise an error that says how to install it."""
     try:
         import optuna as package
     except ImportError as error:
@@ -320,13 +313,13 @@ def optuna() -> ModuleType:
 
 
 def _last(trial: Any) -> float | None:
-    """What a trial that was given up had reached."""
+    """The last reported value of a trial."""
     values = trial.intermediate_values
     return values[max(values)] if values else None
 
 
 def _innermost(problem: BaseException) -> str:
-    """What the database itself said."""
+    """The message of the database itself."""
     while (cause := getattr(problem, "orig", None) or problem.__cause__) is not None:
         problem = cause
     return str(problem)

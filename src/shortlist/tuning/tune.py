@@ -1,4 +1,4 @@
-"""Tuning: trials until the time is over, and the best of them as a run."""
+"""Tuning: run trials until a time limit, and write the best one as a run."""
 
 from __future__ import annotations
 
@@ -12,39 +12,32 @@ from typing import Any
 from shortlist.data import Split
 from shortlist.errors import InputError, Interrupted, ShortlistError, WriteError, described
 from shortlist.experiment import Callbacks, ExperimentConfig, ExperimentResult
-from shortlist.experiment.experiment import (
-    found_temperature,
-    lengths_of,
-    measure,
-    popularity_score,
-    training_of,
-    validation,
-)
-from shortlist.models import Baseline
+from shortlist.experiment.experiment import lengths_of, measure, training_of, validation_value
 from shortlist.runs import fingerprint
+from shortlist.tasks import task_of
 from shortlist.training import Progress
 from shortlist.training.checkpoint import Checkpoint, load, save
 from shortlist.tuning.space import Space
 from shortlist.tuning.study import Study, Trial, adjusted_value, optuna
 
 WEIGHTS = "best.safetensors"
-"""The model of the best trial so far: what a second training would end with, to the last bit."""
+"""The model of the best trial so far, identical to that of a second training."""
 
 KEPT_BACK = 0.05
-"""The share of the time that is kept for measuring and drawing."""
+"""Fraction of the time that is reserved for evaluation and the report."""
 
 FOR_TEMPERATURE = 0.25
-"""The share of the time that the search for a temperature takes at most, before the first trial."""
+"""Maximum fraction of the time for the temperature search, before the first trial."""
 
 PATIENCE = 1.0
-"""Seconds from one question to the next whether there is a result, once the time is over."""
+"""Seconds between two checks for a result once the time is over."""
 
-Told = Callable[[Trial, Trial | None], None]
-"""Who is told of a trial that has just ended, and of the best one."""
+OnTrial = Callable[[Trial, Trial | None], None]
+"""Called with each trial that has ended, and the best one."""
 
 
-class _GivenUp(Exception):
-    """Others were better by then."""
+class _Pruned(Exception):
+    """Other trials were better at the same epoch."""
 
 
 class _OutOfTime(Exception):
@@ -52,7 +45,7 @@ class _OutOfTime(Exception):
 
 
 def identity_of(space: Space, split: Split, protocol: str, seed: int) -> dict[str, Any]:
-    """What makes two studies the same."""
+    """What identifies a study: data, protocol, seed, settings and search space."""
     chosen = space.plan({})
     config = {**chosen.config(), "model": {"name": chosen.model_name, **chosen.model.settings()}}
     for name in space.searched:
@@ -70,29 +63,29 @@ def prepare(
     seed: int,
     until: float = math.inf,
     anew: bool = False,
-    watch: Callbacks | None = None,
+    callbacks: Callbacks | None = None,
 ) -> Study:
-    """Open the study of a folder, or begin it; ``anew`` removes the one that is there, once a new one can begin.
+    """Open the study of a folder, or create it; ``anew`` replaces an existing one.
 
-    The first trial is what training does by itself, its search for a temperature included. That has a share of the
-    time that is left until ``time.monotonic()`` says ``until``.
+    The first trial has the settings of plain training, including its temperature search, which takes at most a
+    fraction of the time left until ``time.monotonic()`` reaches ``until``.
     """
-    optuna()  # which may not be there
+    optuna()  # raises an error if it is not installed
     chosen = space.plan({})
     if split.valid is None or not split.valid.n_pairs:
         raise InputError("tune: expected a validation part to judge by (--valid-share 0.1), received none")
-    lengths_of(chosen, split, [chosen.k])  # a K that the catalogue cannot fill is said before any work is done
+    lengths_of(chosen, split, [chosen.k])  # refuse a K larger than the catalogue before any work
     study = Study(folder, space, identity_of(space, split, protocol, seed))
     if anew or not study.exists():
-        starts = list(space.starts())
+        points = list(space.initial_points())
         if chosen.tau_is_open:
             now = time.monotonic()
-            with (watch or Callbacks()).stage("looking for the temperature"):
+            with (callbacks or Callbacks()).stage("looking for the temperature"):
                 enough = now + FOR_TEMPERATURE * (until - now)
-                starts[0][1]["loss.tau"] = found_temperature(chosen, split, seed, enough)
+                points[0][1]["loss.tau"] = training_of(chosen, split, seed).search_temperature(enough)
         if anew:
             study.remove()
-        study.make(starts)
+        study.make(points)
     study.open()
     return study
 
@@ -103,42 +96,42 @@ def work(
     *,
     until: float = math.inf,
     most: int | None = None,
-    told: Told = lambda trial, best: None,
+    on_trial: OnTrial = lambda trial, best: None,
 ) -> None:
-    """Run trials until ``time.monotonic()`` says ``until``, or there are ``most`` of them.
+    """Run trials until ``time.monotonic()`` reaches ``until``, or there are ``most`` of them.
 
-    One trial is always brought to its end, be it a failure.
+    At least one trial is always completed, even if it fails.
     """
-    floor = None
-    if not isinstance(study.space.plan({}).model, Baseline):
-        floor = popularity_score(study.space.plan({}), split)
+    chosen, floor = study.space.plan({}), None
+    if chosen.model.is_trained:
+        floor = task_of(split).baseline_value(*chosen.decides())
 
-    asked_at = -math.inf
+    checked_at = -math.inf
 
-    def look() -> None:
-        """Once the time is over, a result of another process ends a trial, too; not every step asks for one."""
-        nonlocal asked_at
+    def check_time() -> None:
+        """Once the time is over, a result of another process ends the trial. Not every step checks for one."""
+        nonlocal checked_at
         now = time.monotonic()
-        if now > until and now - asked_at >= PATIENCE:
-            asked_at = now
+        if now > until and now - checked_at >= PATIENCE:
+            checked_at = now
             if study.best() is not None:
                 raise _OutOfTime
 
     with suppress(_OutOfTime):
         while True:
-            asked_at = -math.inf  # what has just ended may be the result
-            look()
+            checked_at = -math.inf  # the trial that has just ended may be the result
+            check_time()
             with study.next(most) as trial:
                 if trial is None:
                     break
-                ended = _try(study, trial, split, floor, look)
-            told(ended, study.best())
-            if time.monotonic() > until:  # also where trials only fail, which would else go on for ever
+                ended = _try(study, trial, split, floor, check_time)
+            on_trial(ended, study.best())
+            if time.monotonic() > until:  # also if all trials fail, which would never end
                 break
 
 
-def _try(study: Study, trial: Any, split: Split, floor: float | None, look: Callable[[], None]) -> Trial:
-    """Run a trial, write down how it ended, and keep its model if there is no better one."""
+def _try(study: Study, trial: Any, split: Split, floor: float | None, check_time: Callable[[], None]) -> Trial:
+    """Run a trial, record its result, and save its model if it is the best."""
     settings, started, progress = study.settings(trial), time.perf_counter(), Progress()
 
     def facts(why: str = "") -> dict[str, Any]:
@@ -147,34 +140,34 @@ def _try(study: Study, trial: Any, split: Split, floor: float | None, look: Call
 
     try:
         chosen = study.space.plan(settings)
-    except InputError as problem:  # each setting is allowed, and not all together
+    except InputError as problem:  # each setting is valid, their combination is not
         return study.done(trial, None, **facts(str(problem)))
 
     def after_epoch(now: Progress) -> None:
         nonlocal progress
         progress = now
-        look()
+        check_time()
         if now.epoch % chosen.training.validate_every == 0:
             share = now.epoch / chosen.training.epochs
             if study.seen(trial, now.best_value, now.epoch, share):
-                raise _GivenUp
+                raise _Pruned
 
     try:
-        value, progress = _value(chosen, split, study.seed, floor, after_epoch, look)
+        value, progress = _value(chosen, split, study.seed, floor, after_epoch, check_time)
         if math.isnan(value):
             raise ShortlistError("the metric became nan")
-    except _GivenUp:
+    except _Pruned:
         return study.done(trial, None, **facts())
-    except (InputError, Interrupted, WriteError, _OutOfTime):  # which says nothing of the settings
+    except (InputError, Interrupted, WriteError, _OutOfTime):  # not caused by the settings
         raise
     except ShortlistError as problem:
         return study.done(trial, None, **facts(str(problem)))
-    except Exception as problem:  # were it raised, the same trial would come again, for ever
+    except Exception as problem:  # if raised, the same trial would be repeated forever
         return study.done(trial, None, **facts(described(problem)))
     with study.alone():
         best = study.best()
-        mine = adjusted_value(value, trial.user_attrs.get("start", ""))
-        if best is None or best.value is None or mine > adjusted_value(best.value, best.start):
+        own_value = adjusted_value(value, trial.user_attrs.get("start", ""))
+        if best is None or best.value is None or own_value > adjusted_value(best.value, best.start):
             known = {"number": trial.number, "settings": settings, "progress": vars(progress)}
             save(study.folder / WEIGHTS, Checkpoint(chosen.model.state(), {**known, **facts()}))
     return study.done(trial, value, **facts())
@@ -186,39 +179,39 @@ def _value(
     seed: int,
     floor: float | None = None,
     after_epoch: Callable[[Progress], None] = lambda progress: None,
-    look: Callable[[], None] = lambda: None,
+    check_time: Callable[[], None] = lambda: None,
 ) -> tuple[float, Progress]:
-    """Fit the model of a plan; its value on validation, and how it got there."""
-    if isinstance(chosen.model, Baseline):
-        chosen.model.fit(split.train, seed=seed)
-        return validation(chosen, split)(chosen.model), Progress()
+    """Fit the model of a configuration. Returns the value on validation and the progress."""
+    if not chosen.model.is_trained:
+        chosen.model.fit(split, seed=seed)
+        return validation_value(chosen, split), Progress()
     training = training_of(chosen, split, seed, floor)
-    progress = training.run(on_epoch=after_epoch, on_step=lambda share: look())
+    progress = training.run(on_epoch=after_epoch, on_step=lambda share: check_time())
     return progress.best_value, progress
 
 
 def finish(
     study: Study,
     split: Split,
-    out: Path,
+    out: Path | None,
     *,
     config: Mapping[str, Any],
     ks: Sequence[int] | None = None,
     seconds: Mapping[str, float] | None = None,
     overwrite: bool = False,
-    watch: Callbacks | None = None,
+    callbacks: Callbacks | None = None,
 ) -> ExperimentResult:
-    """The best trial as a run: here alone, each time that a study is brought to its end, test is looked at.
+    """Write the best trial as a run. Test is evaluated here only, once per completed study.
 
-    Its model is at hand since it was trained. Should the file be gone, it is trained again, which gives the same.
+    The saved model is used. If its file is missing the model is trained again, with the same result.
     """
     study.put_back()
     trials, best = study.trials(), study.best()
     if best is None:
-        reason = next((each.why for each in reversed(trials) if each.why), "none was brought to its end")
-        raise ShortlistError(f"tune: no trial of {len(trials)} came to a result: {reason}")
+        reason = next((each.why for each in reversed(trials) if each.why), "none was completed")
+        raise ShortlistError(f"tune: no trial of {len(trials)} had a result: {reason}")
     chosen = study.space.plan(best.settings)
-    progress = _kept(study, chosen, best)
+    progress = _load_model(study, chosen, best)
     if progress is None:
         _, progress = _value(chosen, split, study.seed)
     counts = {state: sum(each.state == state for each in trials) for state in ("done", "pruned", "failed")}
@@ -240,12 +233,12 @@ def finish(
             ks=lengths_of(chosen, split, ks),
             seconds=times,
             overwrite=overwrite,
-            watch=watch,
+            callbacks=callbacks,
         )
 
 
-def _kept(study: Study, chosen: ExperimentConfig, best: Trial) -> Progress | None:
-    """The model as the best trial left it, and how it was trained; none if the file is not of that trial."""
+def _load_model(study: Study, chosen: ExperimentConfig, best: Trial) -> Progress | None:
+    """Load the model of the best trial. Returns its progress, or None if the file belongs to another trial."""
     try:
         kept = load(study.folder / WEIGHTS)
     except InputError:

@@ -9,6 +9,7 @@ from typing import Any
 from losses.oracle import LN2, LN3, Hand, Oracle, Row, Values, Variant, mean_over_positives, softplus
 
 Weight = Callable[[Mapping[str, Any], int, int], float]
+Gain = Callable[[float], float]
 
 
 def discount(rank: float) -> float:
@@ -42,23 +43,30 @@ def one(settings: Mapping[str, Any], i: int, j: int) -> float:
     return 1.0
 
 
+def exponential(label: float) -> float:
+    """G(y) = 2^y − 1."""
+    return 2.0**label - 1
+
+
 def ideal(settings: Mapping[str, Any], row: Row) -> float:
     if not settings.get("normalised", False):
         return 1.0
-    places = min(len(row.positives), settings.get("k") or len(row.positives))
-    return sum(discount(place) for place in range(1, places + 1))
+    best = sorted(map(exponential, row.grades), reverse=True)[: settings.get("k")]
+    return sum(gain * discount(place) for place, gain in enumerate(best, 1))
 
 
-def naive(weight: Weight) -> Oracle:
-    """Every positive against every negative."""
+def naive(weight: Weight, gain: Gain = exponential) -> Oracle:
+    """Every positive against every item of a lower label."""
 
     def value(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
         def term(positive: float, row: Row) -> float:
+            own = row.grade(positive)
             pairs = [
-                weight(settings, rank(positive, row), rank(j, row)) * softplus(j - positive) / LN2
-                for j in row.negatives
+                weight(settings, rank(positive, row), rank(j, row)) * (gain(own) - gain(y)) * softplus(j - positive)
+                for j, y in zip(row.scores, row.labels, strict=True)
+                if y < own
             ]
-            return sum(pairs) / ideal(settings, row)
+            return sum(pairs) / LN2 / ideal(settings, row)
 
         return mean_over_positives(rows, term)
 
@@ -70,7 +78,9 @@ def naive_against_all(settings: Mapping[str, Any], rows: Sequence[Row], with_ran
 
     def term(positive: float, row: Row) -> float:
         total = sum(softplus(j - positive) / LN2 for j in row.scores) - 1
-        return total * (discount(rank(positive, row)) if with_rank else 1.0) / ideal(settings, row)
+        grade = row.grade(positive)
+        worth = exponential(grade) * discount(rank(positive, row)) if with_rank else grade
+        return total * worth / ideal(settings, row)
 
     return mean_over_positives(rows, term)
 
@@ -101,6 +111,7 @@ VALUES: dict[str, Values] = {
         naive=naive(between),
         variants=RANKED,
         on_its_own=False,
+        graded=True,
     ),
     "ndcg_loss2": Values(
         by_hand=[
@@ -115,6 +126,7 @@ VALUES: dict[str, Values] = {
         naive=naive(apart),
         variants=[*RANKED, LIGHT],
         on_its_own=False,
+        graded=True,
     ),
     "ndcg_loss2pp": Values(
         by_hand=[
@@ -125,6 +137,7 @@ VALUES: dict[str, Values] = {
         naive=naive(both),
         variants=[*RANKED, Variant({"mu": 0.5, "delta": "light"}, **STILL)],
         on_its_own=False,
+        graded=True,
     ),
     "lambdaloss_at_k": Values(
         by_hand=[
@@ -144,6 +157,7 @@ VALUES: dict[str, Values] = {
         ],
         learns_with={"k": 5},
         on_its_own=False,
+        graded=True,
     ),
     "ndcg_loss1": Values(
         by_hand=[
@@ -155,16 +169,19 @@ VALUES: dict[str, Values] = {
         naive=lambda settings, rows: naive_against_all(settings, rows, with_rank=True),
         variants=RANKED,
         on_its_own=False,
+        graded=True,
     ),
     "arp_loss1": Values(
         by_hand=[Hand({}, [0.0], [[LN3, 0.0]], 3.0)],  # log₂ 4 + log₂ 2
         naive=lambda settings, rows: naive_against_all(settings, rows, with_rank=False),
         variants=[Variant(shift_invariant=True)],
         on_its_own=False,
+        graded=True,
     ),
     "arp_loss2": Values(
         by_hand=[Hand({}, [0.0], [[LN3, 0.0]], 3.0)],  # log₂ 4 + log₂ 2
-        naive=naive(one),
+        naive=naive(one, gain=float),
+        graded=True,
         variants=[Variant(shift_invariant=True)],
     ),
 }

@@ -16,9 +16,11 @@ def logsumexp(values: Sequence[float]) -> float:
 
 def naive_listnet(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
     def term(row: Row) -> float:
-        asked = [float(label) for label in row.labels]
-        if settings["target_distribution"] == "softmax":
-            asked = [math.exp(label) for label in asked]
+        weight = iter(row.relative_weights)
+        softmax = settings["target_distribution"] == "softmax"
+        asked = [
+            (math.exp(label) if softmax else float(label)) * (next(weight) if label else 1.0) for label in row.labels
+        ]
         scaled = [score / settings["tau"] for score in row.scores]
         likelihood = [score - logsumexp(scaled) for score in scaled]
         return -sum(a / sum(asked) * log for a, log in zip(asked, likelihood, strict=True))
@@ -27,13 +29,17 @@ def naive_listnet(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
 
 
 def naive_listmle(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
+    """Positives count by their weights, the places of negatives by that of the row."""
     total = 0.0
     for row in rows:
-        positives, negatives = sorted(row.positives, reverse=True), sorted(row.negatives, reverse=True)
-        scaled = [score / settings["tau"] for score in [*positives, *negatives]]
-        places = len(scaled) if settings["places"] == "all" and positives else len(positives)
-        total += sum(logsumexp(scaled[k:]) - scaled[k] for k in range(places))
-    return total / max(1, sum(len(row.positives) for row in rows))
+        best_first = sorted(zip(row.grades, row.positives, row.positive_weights, strict=True), reverse=True)
+        ordered = [score for _, score, _ in best_first] + sorted(row.negatives, reverse=True)
+        weights = [weight for _, _, weight in best_first]
+        if settings["places"] == "all" and weights:
+            weights += [row.weight] * len(row.negatives)
+        scaled = [score / settings["tau"] for score in ordered]
+        total += sum(weight * (logsumexp(scaled[k:]) - scaled[k]) for k, weight in enumerate(weights))
+    return total / (sum(sum(row.positive_weights) for row in rows) or 1.0)
 
 
 VALUES: dict[str, Values] = {
@@ -53,6 +59,7 @@ VALUES: dict[str, Values] = {
             Variant({"target_distribution": "softmax", "tau": 0.8}, shift_invariant=True),
         ],
         on_its_own=False,
+        graded=True,
     ),
     "listmle": Values(
         by_hand=[
@@ -70,5 +77,6 @@ VALUES: dict[str, Values] = {
             Variant({"places": "all", "tau": 0.4}, shift_invariant=True, weights_repeat=False),
         ],
         on_its_own=False,
+        graded=True,
     ),
 }

@@ -15,6 +15,17 @@ def naive_bpr(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
     return mean_over_positives(rows, term)
 
 
+def naive_ranknet(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
+    """A positive against all items of its row with a lower label."""
+
+    def term(positive: float, row: Row) -> float:
+        own = row.grade(positive)
+        below = [score for score, label in zip(row.scores, row.labels, strict=True) if label < own]
+        return sum(softplus(score - positive) for score in below) / max(1, len(below))
+
+    return mean_over_positives(rows, term)
+
+
 def naive_hinge(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
     def term(positive: float, row: Row) -> float:
         leads = [max(0.0, negative - positive + settings["margin"]) for negative in row.negatives]
@@ -67,8 +78,9 @@ VALUES: dict[str, Values] = {
             Hand({}, [1.0], [[1.0]], LN2),
             Hand({}, [LN2], [[0.0, LN2]], LN3 / 2),
         ],
-        naive=naive_bpr,
+        naive=naive_ranknet,
         variants=[Variant(shift_invariant=True)],
+        graded=True,
     ),
     "warp": Values(
         by_hand=[

@@ -18,7 +18,9 @@ def naive_bce(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
 
 def naive_mse(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
     def term(positive: float, row: Row) -> float:
-        return ((positive - 1) ** 2 + settings["weight"] * sum(negative**2 for negative in row.negatives)) / 2
+        return (
+            (positive - row.grade(positive)) ** 2 + settings["weight"] * sum(negative**2 for negative in row.negatives)
+        ) / 2
 
     return mean_over_positives(rows, term)
 
@@ -32,11 +34,19 @@ def naive_ccl(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
 
 
 def naive_tce(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
-    """At the first step: the whole share is left out at once, or none."""
-    terms = sorted(softplus(-positive) for row in rows for positive in row.positives)
-    dropped = 0 if settings["gradual"] else math.floor(settings["drop"] * len(terms) + 1e-9)
-    pushes = sum(softplus(negative) for row in rows for _ in row.positives for negative in row.negatives)
-    return (sum(terms[: len(terms) - dropped]) + pushes) / max(1, len(terms))
+    """At the first step: the whole share is left out at once, or none; of whole weights, a whole number."""
+    pairs = [pair for row in rows for pair in zip(row.positives, row.positive_weights, strict=True)]
+    size = sum(weight for _, weight in pairs)
+    left = 0.0 if settings["gradual"] else settings["drop"] * size
+    if all(weight == int(weight) for _, weight in pairs):
+        left = math.floor(left + 1e-9)
+    total = sum(
+        weight * softplus(negative) for row in rows for weight in row.positive_weights for negative in row.negatives
+    )
+    for positive, weight in sorted(pairs):
+        dropped = min(weight, left)
+        total, left = total + (weight - dropped) * softplus(-positive), left - dropped
+    return total / (size or 1.0)
 
 
 def naive_rce(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
@@ -79,6 +89,7 @@ VALUES: dict[str, Values] = {
         naive=naive_mse,
         variants=[Variant(), Variant({"weight": 0.05})],
         learns_with={"weight": 0.2},
+        graded=True,
     ),
     "ccl": Values(
         by_hand=[

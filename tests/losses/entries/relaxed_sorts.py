@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from losses.entries.lambdas import discount
-from losses.entries.surrogates import ideal, mean_over_rows
+from losses.entries.surrogates import ideal, mean_over_rows, weighted_gains
 from losses.oracle import LN2, Hand, Row, Values, Variant
 
 Matrix = list[list[float]]
@@ -21,8 +21,10 @@ def softmax(values: list[float]) -> list[float]:
 
 def ndcg_of(share: Matrix, row: Row, k: int | None) -> float:
     """−NDCG where place k is held by the items in these shares."""
-    held = [sum(s for s, label in zip(place, row.labels, strict=True) if label) for place in share[:k]]
-    return -sum(h * discount(place) for place, h in enumerate(held, 1)) / ideal(row, k)
+    gain = weighted_gains(row)
+    shares = [[s for s, label in zip(place, row.labels, strict=True) if label] for place in share[:k]]
+    held = [sum(g * s for g, s in zip(gain, place, strict=True)) for place in shares]
+    return -sum(h * discount(place) for place, h in enumerate(held, 1)) / ideal(gain, k)
 
 
 def naive_smooth_ndcg(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
@@ -76,6 +78,7 @@ VALUES: dict[str, Values] = {
             Variant({"k": 3}, shift_invariant=True, weights_repeat=False),
         ],
         on_its_own=False,
+        graded=True,
     ),
     "neural_ndcg": Values(
         by_hand=[
@@ -94,5 +97,6 @@ VALUES: dict[str, Values] = {
         ],
         learns_with={"iterations": 5},
         on_its_own=False,
+        graded=True,
     ),
 }

@@ -45,28 +45,30 @@ def naive_talos(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
     return mean_over_positives(rows, term)
 
 
-def log_mean_exp(scores: Sequence[float], tau: float) -> float:
-    """ln mean exp(s/τ), in the range of floats also for sharp temperatures."""
-    top = max(scores)
-    return top / tau + math.log(sum(math.exp((score - top) / tau) for score in scores) / len(scores))
+def log_mean_exp(scores: Sequence[float], tau: float, weights: Sequence[float] | None = None) -> float:
+    """ln mean exp(s/τ), by weights if there are any, in the range of floats also for sharp temperatures."""
+    weights = [1.0] * len(scores) if weights is None else weights
+    top = max(score for score, weight in zip(scores, weights, strict=True) if weight)
+    total = sum(weight * math.exp((score - top) / tau) for score, weight in zip(scores, weights, strict=True) if weight)
+    return top / tau + math.log(total / sum(weights))
 
 
 def naive_bsl(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
     tau1, tau2 = settings["tau1"], settings["tau2"]
 
     def term(positive: float, row: Row) -> float:
-        if not row.negatives:
+        if not row.negatives or not row.weight:
             return 0.0
         pushed = log_mean_exp(row.negatives, tau2)
         if settings["form"] == "batch":
             return -positive / tau1 + tau2 / tau1 * (pushed + math.log(len(row.negatives)))
-        return tau2 * pushed - tau1 * log_mean_exp(row.positives, tau1)
+        return tau2 * pushed - tau1 * log_mean_exp(row.positives, tau1, row.positive_weights)
 
     return mean_over_positives(rows, term)
 
 
 def naive_sogclr(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
-    """Of users that are met for the first time, where g = ĝ."""
+    """Of rows that are seen for the first time, where g = ĝ."""
 
     def term(positive: float, row: Row) -> float:
         return log_mean_exp(row.negatives, settings["tau"]) - positive / settings["tau"] if row.negatives else 0.0
@@ -75,26 +77,26 @@ def naive_sogclr(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
 
 
 def naive_sogslatk(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
-    """Of users that are met for the first time, where g = ĝ."""
+    """Of rows that are seen for the first time, where g = ĝ."""
 
     def weight(positive: float, row: Row) -> float:
         return 1 / (1 + math.exp((row.threshold - positive) / settings["tau_w"]))
 
-    weights = [weight(positive, row) for row in rows if row.negatives for positive in row.positives]
+    mean = mean_over_positives([row for row in rows if row.negatives], weight)
 
     def term(positive: float, row: Row) -> float:
         if not row.negatives:
             return 0.0
         pull, push = weight(positive, row) * positive / settings["tau"], log_mean_exp(row.negatives, settings["tau"])
         if settings["form"] == "published":
-            return push - pull / (sum(weights) / len(weights))
+            return push - pull / mean
         return weight(positive, row) * push - pull
 
     return mean_over_positives(rows, term)
 
 
 def naive_advinfonce(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
-    """Of scores whose users and items are not told: p is uniform."""
+    """Without keys and items p is uniform."""
 
     def term(positive: float, row: Row) -> float:
         if not row.negatives:

@@ -15,12 +15,25 @@ def sigmoid(x: float) -> float:
 
 
 def mean_over_rows(rows: Sequence[Row], term: Callable[[Row], float]) -> float:
-    terms = [term(row) for row in rows if row.positives]
-    return sum(terms) / max(1, len(terms))
+    """The mean by the weights of rows that have a positive."""
+    rows = [row for row in rows if row.positives and row.weight]
+    return sum(row.weight * term(row) for row in rows) / (sum(row.weight for row in rows) or 1.0)
 
 
-def ideal(row: Row, k: int | None = None) -> float:
-    return sum(discount(place) for place in range(1, min(len(row.positives), k or len(row.positives)) + 1))
+def gains(row: Row) -> list[float]:
+    """2^y − 1 of each positive."""
+    return [2**grade - 1 for grade in row.grades]
+
+
+def weighted_gains(row: Row) -> list[float]:
+    """Gains times relative weights: what positives add to NDCG."""
+    return [gain * weight for gain, weight in zip(gains(row), row.relative_weights, strict=True)]
+
+
+def ideal(gain: Sequence[float], k: int | None = None) -> float:
+    """The DCG of gains in the best order, among the first k places; 1 where it is 0."""
+    best = sorted(gain, reverse=True)[:k]
+    return sum(g * discount(place) for place, g in enumerate(best, 1)) or 1.0
 
 
 def naive_approx_ndcg(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
@@ -28,7 +41,8 @@ def naive_approx_ndcg(settings: Mapping[str, Any], rows: Sequence[Row]) -> float
         def rank(positive: float) -> float:  # itself adds σ(0) = ½ to the sum over all
             return 0.5 + sum(sigmoid(settings["sharpness"] * (other - positive)) for other in row.scores)
 
-        return -sum(discount(rank(positive)) for positive in row.positives) / ideal(row)
+        gain = weighted_gains(row)
+        return -sum(g * discount(rank(p)) for g, p in zip(gain, row.positives, strict=True)) / ideal(gain)
 
     return mean_over_rows(rows, term)
 
@@ -36,7 +50,8 @@ def naive_approx_ndcg(settings: Mapping[str, Any], rows: Sequence[Row]) -> float
 def song_term(settings: Mapping[str, Any], positive: float, row: Row) -> float:
     margin = settings["margin"]
     above = margin**2 + sum(max(0.0, other - positive + margin) ** 2 for other in row.negatives)
-    return -discount(above) / (ideal(row, settings.get("k")) if settings["normalised"] else 1.0)
+    gain = 2 ** row.grade(positive) - 1
+    return -gain * discount(above) / (ideal(gains(row), settings.get("k")) if settings["normalised"] else 1.0)
 
 
 def naive_song(settings: Mapping[str, Any], rows: Sequence[Row]) -> float:
@@ -65,6 +80,7 @@ VALUES: dict[str, Values] = {
         naive=naive_approx_ndcg,
         variants=[Variant(shift_invariant=True), Variant({"sharpness": 5.0}, shift_invariant=True)],
         on_its_own=False,
+        graded=True,
     ),
     "song": Values(
         by_hand=[
@@ -82,6 +98,7 @@ VALUES: dict[str, Values] = {
             Variant({"normalised": False}, shift_invariant=True),
         ],
         on_its_own=False,
+        graded=True,
     ),
     "song_at_k": Values(
         by_hand=[
@@ -100,6 +117,7 @@ VALUES: dict[str, Values] = {
             Variant({"k": 1}, **HELD),
         ],
         on_its_own=False,
+        graded=True,
         learns_with={"k": 5},
     ),
 }

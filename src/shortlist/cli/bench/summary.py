@@ -1,4 +1,4 @@
-"""What `shortlist bench` says when all is done: a table that the terminal has room for, and what stands below it."""
+"""Summary of `shortlist bench`: a table that fits the terminal, with notes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from shortlist.bench import Row, Spec
 
 LEAST_USEFUL = ("seconds", "valid", "deviation", "seeds", "p", "ratio", "published")
-"""What is left out where there is no room for all, in this order."""
+"""Columns that are hidden first if the terminal is narrow, in this order."""
 
 WIDE, NARROW, GAP = 160, 10, 2
-"""Columns of what is no terminal, those that the name of a loss has at least, and those between two columns."""
+"""Width if stdout is not a terminal, minimum width of a loss, and space between columns, in characters."""
 
 
-def tell(grid: Spec, rows: Sequence[Row], page: Path | None, as_json: bool) -> None:
-    """The results: for programs all of them, for people as much as there is room for."""
+def print_summary(grid: Spec, rows: Sequence[Row], page: Path | None, *, as_json: bool) -> None:
+    """Print the results: all of them as JSON, or a table that fits the terminal."""
     from rich.console import Console
 
     from shortlist.bench.tables import notes_of, why_failed
@@ -43,19 +43,19 @@ def tell(grid: Spec, rows: Sequence[Row], page: Path | None, as_json: bool) -> N
 
 
 def print_results(title: str, rows: Sequence[Row], console: Console) -> None:
-    """A table for each dataset and model, all with the same columns: those that say something and have room."""
-    columns, left_out = _columns(rows, console.width)
+    """Print a table for each dataset and model, all with the same columns: those with values that fit."""
+    columns, hidden = _columns(rows, console.width)
     console.print(title, style="bold", highlight=False, markup=False)
     for each in _tables(rows, columns):
         console.print(each)
-    if left_out:
-        names = ", ".join(left_out)
-        console.print(f"\nNo room for {names}: the page, --json and --write have them.", highlight=False)
+    if hidden:
+        names = ", ".join(hidden)
+        console.print(f"\nColumns hidden: {names} (see the report, --json, --write).", highlight=False)
     console.print()
 
 
 def _columns(rows: Sequence[Row], width: int) -> tuple[dict[str, int], list[str]]:
-    """The columns with their widths, and those for which there is no room."""
+    """The columns with their widths, and the hidden columns."""
     from rich.cells import cell_len
 
     from shortlist.bench.results import HEAD
@@ -63,18 +63,18 @@ def _columns(rows: Sequence[Row], width: int) -> tuple[dict[str, int], list[str]
     texts = [_texts(row) for row in rows]
     longest = {name: max([len(name), *(cell_len(each[name]) for each in texts)]) for name in HEAD[2:]}
     columns = {name: size for name, size in longest.items() if any(each[name] for each in texts)}
-    left_out = []
+    hidden = []
     for name in LEAST_USEFUL:
         if sum(columns.values()) + GAP * (len(columns) - 1) <= width:
             break
         if columns.pop(name, None) is not None:
-            left_out.append(name)
+            hidden.append(name)
     others = sum(size + GAP for name, size in columns.items() if name != "loss")
-    return {**columns, "loss": max(NARROW, min(longest["loss"], width - others))}, left_out
+    return {**columns, "loss": max(NARROW, min(longest["loss"], width - others))}, hidden
 
 
 def _tables(rows: Sequence[Row], columns: dict[str, int]) -> Iterator[RenderableType]:
-    """The name of each group of rows, and its table."""
+    """The title and the table of each group of rows."""
     from rich.text import Text
 
     for (dataset, model), group in groupby(rows, key=lambda row: (row.dataset, row.model if row.loss else "")):
@@ -97,12 +97,12 @@ def _table(rows: Sequence[Row], columns: dict[str, int]) -> Table:
     for row in rows:
         texts, style = _texts(row), "bold" * row.is_best + " underline" * row.is_best_baseline
         marks = {"measured": style.strip()}
-        table.add_row(*(Text().append(texts[name], marks.get(name)) for name in columns))  # blanks have no mark
+        table.add_row(*(Text().append(texts[name], marks.get(name)) for name in columns))  # padding is not styled
     return table
 
 
 def _texts(row: Row) -> dict[str, str]:
-    """The texts of a row by column; a baseline stands where others have their loss."""
+    """The texts of a row by column; for a baseline the column of the loss holds its name."""
     from shortlist.bench.results import HEAD
     from shortlist.bench.spec import label_of
 

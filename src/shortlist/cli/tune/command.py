@@ -1,4 +1,4 @@
-"""`shortlist tune`: settings found by trials on validation, and the best of them as a run."""
+"""`shortlist tune`: hyperparameter search on validation, and the best trial as a run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import typer
 
 from shortlist.cli.load_flags import with_load_flags
 from shortlist.cli.output import AsJson
-from shortlist.cli.settings import Data, K, Ks, Loss, Model, Preset, Set, asked, parse_ks
-from shortlist.cli.tune.execute import Job, tuned
-from shortlist.cli.tune.summary import tell
+from shortlist.cli.settings import Data, K, Ks, Loss, Model, Preset, Set, parse_ks, parse_request
+from shortlist.cli.tune.execute import Job, run_tuning
+from shortlist.cli.tune.summary import print_study
 from shortlist.errors import InputError
 
 MINUTES = 5.0
-"""How long is tuned where neither a time nor a number of trials is given."""
+"""Default time limit if neither a time nor a number of trials is given."""
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -38,17 +38,17 @@ def tune(
     trials: Annotated[
         int | None, typer.Option("--trials", metavar="N", min=1, help="How many trials the study has at most.")
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many processes share the work.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of processes.")] = 1,
     preset: Preset = None,
     settings: Set = None,
     ks: Ks = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find good settings within a time, and write the best run.
+    """Tune the settings within a time limit, and write the best run.
 
-    The first trial is what `train` does by itself, so that nothing worse comes of it. Trials are judged on validation
-    and given up early when others were better by then; test is looked at in the end, for the best alone. What is
-    given with --set is fixed. Stop it at any moment and start it again with the same DIR: it goes on.
+    The first trial has the default settings of `train`. Trials are judged on validation and pruned when others were
+    better at the same epoch; test is evaluated only for the best one. Settings given with --set are fixed. The command
+    can be interrupted and restarted with the same DIR.
 
     [bold]Examples[/bold]
 
@@ -61,35 +61,37 @@ def tune(
     if minutes is not None and not 0 < minutes < math.inf:
         raise InputError(f"--minutes: expected a number above 0, received {minutes:g}")
     seconds = None if minutes is None and trials is not None else 60 * (minutes or MINUTES)
-    what = asked(model, loss, k, preset, settings)
-    job = Job(data, out, *what, flags, *limits(seconds, trials), jobs=jobs)
+    request = parse_request(model, loss, k, preset, settings)
+    job = Job(data, out, *request, flags, *limits(seconds, trials), jobs=jobs)
     lengths = parse_ks(ks)
     check_folder(out)
-    run, study = tuned(job, out / "best", lengths, overwrite=True, again="the same command goes on")
-    tell(job, run, study, as_json)
+    run, study = run_tuning(job, out / "best", lengths, overwrite=True, again="resume with the same command")
+    print_study(job, run, study, as_json=as_json)
 
 
 def tune_first(job: Job, out: Path, ks: Sequence[int] | None, *, resume: bool, overwrite: bool, as_json: bool) -> None:
-    """`shortlist train --tune`: a run as any other, with its study in a folder beside it."""
+    """`shortlist train --tune`: tune before training, with the study in a folder beside the run."""
     from shortlist.runs import check_target
     from shortlist.tuning import STUDY
 
     check_target(out, overwrite=overwrite)
     check_folder(job.folder)
     is_there = (job.folder / STUDY).is_file()
-    if resume and not is_there:  # it stopped before the first trial, or the name is mistyped
-        print(f"shortlist: {job.folder}: there is no study to go on with; it begins from the start", file=sys.stderr)
+    if resume and not is_there:  # interrupted before the first trial, or a wrong name
+        print(f"shortlist: {job.folder}: no study to resume; starting a new one", file=sys.stderr)
     if is_there and not (resume or overwrite):
-        raise InputError(f"{job.folder}: expected no study, received one (--resume goes on, --overwrite begins anew)")
-    again = "the same command with --resume goes on"
-    run, study = tuned(job, out, ks, overwrite=overwrite, again=again, anew=is_there and not resume)
-    tell(job, run, study, as_json)
+        raise InputError(
+            f"{job.folder}: expected no study, received one (--resume continues it, --overwrite replaces it)"
+        )
+    again = "resume with the same command and --resume"
+    run, study = run_tuning(job, out, ks, overwrite=overwrite, again=again, anew=is_there and not resume)
+    print_study(job, run, study, as_json=as_json)
 
 
-def seconds_of(text: str) -> float:
-    """A duration as people write it.
+def parse_duration(text: str) -> float:
+    """Parse a duration such as ``2m``.
 
-    >>> seconds_of("2m"), seconds_of("90s"), seconds_of("0.5h")
+    >>> parse_duration("2m"), parse_duration("90s"), parse_duration("0.5h")
     (120.0, 90.0, 1800.0)
     """
     number, unit = text[:-1], text[-1:]
@@ -103,14 +105,14 @@ def seconds_of(text: str) -> float:
 
 
 def limits(seconds: float | None, trials: int | None = None) -> tuple[float, int | None]:
-    """When the last trial is to end, a little being kept for what comes after, and how many there are at most."""
+    """The time at which the last trial has to end, with some time reserved for the rest, and the number of trials."""
     from shortlist.tuning import KEPT_BACK
 
     return math.inf if seconds is None else time.monotonic() + (1 - KEPT_BACK) * seconds, trials
 
 
 def check_folder(out: Path) -> None:
-    """A folder of other things is not filled with a study."""
+    """Check that the folder is new or holds a study."""
     from shortlist.bench.runner import is_grid
     from shortlist.runs.folder import writing
     from shortlist.tuning import LOCKS

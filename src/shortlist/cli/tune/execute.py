@@ -1,4 +1,4 @@
-"""The work of `shortlist tune`: trials in one process or in several, and the best of them as a run."""
+"""Execution of `shortlist tune`: trials in one process or several, and the best one as a run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shortlist.cli.load_flags import load_options
-from shortlist.cli.output import step
-from shortlist.cli.tune.progress import live, nobody, say
+from shortlist.cli.tune.progress import ignore_trial, live_line, print_trial
 from shortlist.cli.workers import run_workers
 from shortlist.errors import Interrupted
+from shortlist.progress import progress_bar
 
 if TYPE_CHECKING:
     from shortlist.data import Split
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """What is tuned, for how long, and where: all that another process needs to help."""
+    """A tuning job: everything that a worker process needs."""
 
     data: str
     folder: Path
@@ -39,29 +39,29 @@ class Job:
     began: float = field(default_factory=time.monotonic)
 
     def space(self) -> Space:
-        """Where settings are looked for."""
+        """The search space."""
         from shortlist.tuning import space_of
 
         return space_of(self.model, self.loss, self.k, self.values, self.texts)
 
 
-def tuned(
+def run_tuning(
     job: Job, out: Path, ks: Sequence[int] | None, *, overwrite: bool, again: str, anew: bool = False
 ) -> tuple[Run, Study]:
-    """Tune, and write the best run; ``again`` is what to do if it is stopped, ``anew`` removes an earlier study."""
-    from shortlist.cli.train import watching
+    """Tune, and write the best run. ``again`` is the hint after an interruption; ``anew`` removes an earlier study."""
     from shortlist.data import load
+    from shortlist.experiment import progress_callbacks
     from shortlist.runs import checked_ks, default_ks
     from shortlist.tuning import finish, prepare
     from shortlist.tuning.study import optuna
 
-    optuna()  # without it there is no need to read anything
+    optuna()  # fail early if it is not installed
     space, options, started = job.space(), load_options(job.flags), time.perf_counter()
-    with step(f"reading {job.data}"):
+    with progress_bar(f"reading {job.data}"):
         split = load(job.data, options)
     seconds = {"load": time.perf_counter() - started}
     lengths = checked_ks([job.k, *(ks or default_ks(split.train.n_items))], split.train.n_items)
-    with watching(space.plan({})) as watch:
+    with progress_callbacks(space.plan({})) as callbacks:
         study = prepare(
             job.folder,
             space,
@@ -70,11 +70,11 @@ def tuned(
             seed=options.seed,
             until=job.until,
             anew=anew,
-            watch=watch,
+            callbacks=callbacks,
         )
         try:
-            with live(study, job.until) as speak:
-                _compute(job, study, split, speak)
+            with live_line(study, job.until) as print_lines:
+                _compute(job, study, split, print_lines)
         except KeyboardInterrupt:
             done = sum(each.state in ("done", "pruned", "failed") for each in study.trials())
             raise Interrupted(f"stopped after {done} trials; {again}") from None
@@ -87,27 +87,27 @@ def tuned(
             ks=lengths,
             seconds=seconds,
             overwrite=overwrite,
-            watch=watch,
+            callbacks=callbacks,
         )
     return outcome.run, study
 
 
-def _compute(job: Job, study: Study, split: Split, speak: bool) -> None:
-    """Trials, here or in several processes."""
+def _compute(job: Job, study: Study, split: Split, print_lines: bool) -> None:
+    """Run trials in this process or in workers."""
     from shortlist.tuning import work
 
     if job.jobs == 1:
-        work(study, split, until=job.until, most=job.trials, told=say if speak else nobody)
+        work(study, split, until=job.until, most=job.trials, on_trial=print_trial if print_lines else ignore_trial)
         return
-    run_workers("tune", job.jobs, _share, job, speak)
+    run_workers("tune", job.jobs, _share, job, print_lines)
 
 
-def _share(job: Job, speak: bool) -> None:
-    """What one of several processes does."""
+def _share(job: Job, print_lines: bool) -> None:
+    """Run trials in a worker."""
     from shortlist.data import load
     from shortlist.tuning import prepare, work
 
     options = load_options(job.flags)
     split = load(job.data, options)
     study = prepare(job.folder, job.space(), split, protocol=options.protocol, seed=options.seed)
-    work(study, split, until=job.until, most=job.trials, told=say if speak else nobody)
+    work(study, split, until=job.until, most=job.trials, on_trial=print_trial if print_lines else ignore_trial)

@@ -1,4 +1,4 @@
-"""What `shortlist tune` leaves behind: the table of its trials, its page, and the words on the terminal."""
+"""Summary of `shortlist tune`: the table of trials, the report, and the printed result."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shortlist.cli.output import print_json, step
+from shortlist.cli.output import print_json
 from shortlist.cli.tune.execute import Job
 from shortlist.errors import ShortlistError
+from shortlist.formatting import format_argument
+from shortlist.progress import progress_bar
 
 if TYPE_CHECKING:
     from shortlist.runs import Run
     from shortlist.tuning import Study
 
 
-def tell(job: Job, run: Run, study: Study, as_json: bool) -> None:
-    """Write the trials, draw the page, and say what was found."""
+def print_study(job: Job, run: Run, study: Study, *, as_json: bool) -> None:
+    """Write the table of trials and the page, and print the best trial."""
     write_trials(study)
-    page = draw(study, run)
-    say_found(job, run, study, page, as_json)
+    page = write_page(study, run)
+    _print_best(job, run, study, page, as_json)
 
 
 def write_trials(study: Study) -> Path:
-    """A table of the trials, a column a setting."""
+    """Write a table of the trials with a column for each setting."""
     import polars as pl
 
     from shortlist.cli.files import write_table
@@ -38,7 +40,10 @@ def write_trials(study: Study) -> Path:
         "validation": [each.value for each in trials],
         "seconds": [each.seconds for each in trials],
         "epochs": [each.epochs for each in trials],
-        **{name: [_text(each.settings[name]) if name in each.settings else None for each in trials] for name in names},
+        **{
+            name: [format_argument(each.settings[name]) if name in each.settings else None for each in trials]
+            for name in names
+        },
         "start": [each.start for each in trials],
         "why": [each.why for each in trials],
     }
@@ -47,17 +52,17 @@ def write_trials(study: Study) -> Path:
     return path
 
 
-def draw(study: Study, run: Run) -> Path | None:
-    """The page. Where it cannot be drawn, the run stands all the same."""
-    from shortlist.cli.files import write_whole
+def write_page(study: Study, run: Run) -> Path | None:
+    """Write the page. An error is printed and not raised: the run is kept."""
+    from shortlist.cli.files import write_file
     from shortlist.report import render
 
     path = study.folder / "report.html"
     try:
         from shortlist.report.tuning import tuning_page
 
-        with step("drawing"):
-            write_whole(path, render(tuning_page(study, run)).encode())
+        with progress_bar("writing the report"):
+            write_file(path, render(tuning_page(study, run)).encode())
     except ShortlistError as problem:
         print(f"shortlist: no page: {problem}", file=sys.stderr)
         return None
@@ -65,7 +70,7 @@ def draw(study: Study, run: Run) -> Path | None:
 
 
 def command(job: Job, settings: Mapping[str, Any]) -> str:
-    """What to type to train the best run again: the same, to the last bit."""
+    """The command that trains the best run again, with an identical result."""
     fixed = {
         f"{section}.{key}": value
         for source in (job.values, job.texts)
@@ -76,20 +81,15 @@ def command(job: Job, settings: Mapping[str, Any]) -> str:
     words += [] if loss is None else ["--loss", loss]
     words += ["--k", str(job.k)]
     words += [word for name, text in job.flags.items() for word in (f"--{name.replace('_', '-')}", text)]
-    words += [word for name, value in {**fixed, **settings}.items() for word in ("--set", f"{name}={_text(value)}")]
+    words += [
+        word for name, value in {**fixed, **settings}.items() for word in ("--set", f"{name}={format_argument(value)}")
+    ]
     return shlex.join([*words, "--out", "DIR"])
 
 
-def _text(value: Any) -> str:
-    """A value as --set takes it."""
-    if isinstance(value, bool) or value is None:
-        return str(value).lower()
-    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
-
-
-def say_found(job: Job, run: Run, study: Study, page: Path | None, as_json: bool) -> None:
-    """What was found."""
-    from shortlist.cli.train import tell as tell_run
+def _print_best(job: Job, run: Run, study: Study, page: Path | None, as_json: bool) -> None:
+    """Print the best trial, its run, and the command that trains it again."""
+    from shortlist.cli.train.summary import print_run
     from shortlist.tuning import margin_note
 
     facts, best = run.config["tuned"], study.best()
@@ -107,7 +107,7 @@ def say_found(job: Job, run: Run, study: Study, page: Path | None, as_json: bool
             **run.metrics,
         })  # fmt: skip
         return
-    tell_run(run, as_json=False)
+    print_run(run, as_json=False)
     counts = ", ".join(f"{count} {state}" for state, count in facts["trials"].items() if count)
     others = margin_note(study.trials(), best)
     print(f"Trials: {counts}; best {facts['metric']} on validation {best.value:.4f}, trial {best.number}{others}")

@@ -1,4 +1,4 @@
-"""Models without a loss: counted, solved in closed form, or fitted by a method of their own."""
+"""Models without a loss: counted, solved in closed form, or fitted by their own algorithm."""
 
 from shortlist.models.baselines.ease import EASE
 from shortlist.models.baselines.ials import IALS

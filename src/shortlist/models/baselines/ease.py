@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from shortlist.data import IntArray, Interactions
+from shortlist.data import IntArray, Interactions, Split, training_part
 from shortlist.errors import ShortlistError
 from shortlist.models.base import Baseline, registry
 from shortlist.models.baselines.history_scorer import History, ones
@@ -17,16 +18,16 @@ from shortlist.parameters import Search, param
 
 @registry.register("ease")
 class EASE(Baseline):
-    """Item-to-item weights B that rebuild the user × item matrix X best, with an empty diagonal.
+    """Item-to-item weights B with zero diagonal that best reconstruct the user × item matrix X.
 
     ``min ‖X − XB‖² + λ‖B‖², diag(B) = 0`` is solved by ``B_ij = −P_ij / P_jj`` with ``P = (XᵀX + λI)⁻¹``. The
     scores are ``XB``.
 
     The weights are dense: memory grows with the square of the catalogue (4 bytes × items²).
 
-    >>> met = Interactions.from_pairs([0, 0, 1], [0, 1, 0], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
+    >>> train =  Interactions.from_pairs([0, 0, 1], [0, 1, 0], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
     >>> model = EASE(regularization=1.0)
-    >>> model.fit(met)
+    >>> _ = model.fit(train)
     >>> [round(weight, 2) for weight in model.weights_II[:, 0].tolist()]
     [0.0, 0.5, 0.0]
     """
@@ -35,7 +36,7 @@ class EASE(Baseline):
     formula = "Σ_h B_hi over the items h of the history"
     citation = "Steck, Embarrassingly Shallow Autoencoders for Sparse Data, WWW 2019"
     cost = "one inverse of items × items: time grows with the cube of the catalogue, memory with its square"
-    use = "Up to some tens of thousands of items: hard to beat, and λ alone to tune."
+    use = "Up to some tens of thousands of items: a strong baseline with λ as the only hyperparameter."
 
     regularization: float = param(
         default=300.0,
@@ -49,11 +50,12 @@ class EASE(Baseline):
         """Size of the catalogue."""
         return len(self.weights_II)
 
-    def fit(self, train: Interactions, seed: int = 0) -> None:
+    def fit(self, data: Interactions | Split, *, seed: int = 0) -> Self:
         """Solve for the weights."""
-        met_UI = ones(train.indptr, train.indices, train.n_items)
+        train = training_part(data)
+        train_UI = ones(train.indptr, train.indices, train.n_items)
         try:
-            inverse_II = torch.from_numpy((met_UI.T @ met_UI).toarray(order="C"))
+            inverse_II = torch.from_numpy((train_UI.T @ train_UI).toarray(order="C"))
             inverse_II.diagonal().add_(self.regularization)
             invert_(inverse_II)
         except (MemoryError, RuntimeError) as error:
@@ -62,30 +64,39 @@ class EASE(Baseline):
         scale_I = -1.0 / inverse_II.diagonal()
         self.weights_II = inverse_II.mul_(scale_I).fill_diagonal_(0)
         self.history = History.of(train)
+        return self
 
-    def score_all(self, users: IntArray, out: Tensor | None = None) -> Tensor:
+    def fold_in(self, histories: Sequence[IntArray]) -> History:
+        """The histories, which are complete queries."""
+        return History.from_lists(histories, self.n_items)
+
+    def score(self, queries: IntArray | History, out: Tensor | None = None) -> Tensor:
         """Sums of the weights' rows over the users' histories.
 
-        Histories are short beside the catalogue: gathering their rows reads far less than a product with all of them.
+        Histories are short relative to the catalogue: gathering their rows reads far less than a full product.
         """
-        items_P, start_R = self.history.bags(users)
+        items_P, start_R = self.history.of_queries(queries).bags()
         scores_RI = embedding_bag(items_P, self.weights_II, start_R, mode="sum")
         return scores_RI if out is None else out.copy_(scores_RI)
+
+    def item_similarity(self, items: IntArray) -> Tensor:
+        """The weights of an item in the scores of others."""
+        return self.weights_II[torch.as_tensor(items).long()]
 
     def state(self) -> dict[str, Tensor]:
         """The weights and the histories."""
         return {"weights": self.weights_II, **self.history.state()}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take over the weights and the histories."""
+        """Load the weights and the histories."""
         self.weights_II = state["weights"]
         self.history = History.from_state(state)
 
 
 def invert_(matrix_NN: Tensor) -> None:
-    """Invert a symmetric positive definite matrix in place, by halves and their Schur complement.
+    """Invert a symmetric positive definite matrix in place, by 2 × 2 blocks and the Schur complement.
 
-    Nearly all of it is matrix products of half the size, 4/3·n³ operations where the general inverse takes 2·n³.
+    Nearly all of it is matrix products of half the size: 4/3·n³ operations, where the general inverse takes 2·n³.
 
     >>> matrix = torch.tensor([[2.0, 1.0], [1.0, 1.0]])
     >>> invert_(matrix)

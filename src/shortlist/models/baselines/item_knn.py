@@ -1,50 +1,52 @@
-"""Items that are like those of the user's history."""
+"""Item-based nearest neighbours."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Self
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
-from shortlist.data import IntArray, Interactions
+from shortlist.data import IntArray, Interactions, Split, training_part
 from shortlist.models.base import Baseline, registry
 from shortlist.models.baselines.history_scorer import History, ones
 from shortlist.parameters import Search, param
 
 BLOCK = 1024
-"""Items whose similarities to all others are held at once."""
+"""Items per block of similarities."""
 
 
 @registry.register("item_knn")
 class ItemKNN(Baseline):
-    """The score of an item is the sum of its similarities to those of its neighbours that the user met.
+    """The score of an item is the sum of its similarities to its neighbours in the user's history.
 
-    ``s(u, j) = Σ_{i ∈ history(u) ∩ N(j)} c_ij / (√(c_i·c_j) + shrinkage)``, where ``c_ij`` users met both, ``c_i``
-    users met i, and ``N(j)`` are the items most similar to j; among equals the smaller id is the nearer neighbour.
+    ``s(u, j) = Σ_{i ∈ history(u) ∩ N(j)} c_ij / (√(c_i·c_j) + shrinkage)``, where ``c_ij`` is the number of users with
+    both items, ``c_i`` that with item i, and ``N(j)`` are the items most similar to j; ties are broken by the smaller
+    id.
 
-    >>> met = Interactions.from_pairs([0, 0, 1], [0, 1, 0], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
+    >>> train = Interactions.from_pairs([0, 0, 1], [0, 1, 0], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
     >>> model = ItemKNN(shrinkage=0.0)
-    >>> model.fit(met)
-    >>> [[round(score, 3) for score in row] for row in model.score_all(np.array([1, 0])).tolist()]
+    >>> _ = model.fit(train)
+    >>> [[round(score, 3) for score in row] for row in model.score(np.array([1, 0])).tolist()]
     [[0.0, 0.707, 0.0], [0.707, 0.707, 0.0]]
     """
 
-    summary = "Items that the same users met: the cosine, shrunk, of the nearest neighbours."
+    summary = "Item-based nearest neighbours: shrunk cosines of items by their users."
     formula = "Σ_h c_hi/(√(c_h·c_i) + shrinkage) over the items h of the history that are neighbours of i"
     citation = "Sarwar et al., Item-Based Collaborative Filtering Recommendation Algorithms, WWW 2001"
-    cost = "one sparse product of items by items; a list of neighbours for each item"
-    use = "Where fitting must take seconds, and lists must be explained by what the user has."
+    cost = "one sparse product of items × items; a list of neighbours for each item"
+    use = "Where fitting must take seconds, and recommendations must be explained by the user's items."
 
     neighbours: int = param(
-        default=100, at_least=1, help="how many neighbours an item has", search=Search(5, 1000, log=True)
+        default=100, at_least=1, help="number of neighbours per item", search=Search(5, 1000, log=True)
     )
     shrinkage: float = param(
         default=100.0,
         at_least=0,
-        help="draws similarities that rest on few users to 0",
+        help="shrinks similarities that are based on few users towards 0",
         search=Search(0.1, 1000, log=True),
     )
 
@@ -55,24 +57,26 @@ class ItemKNN(Baseline):
         """Size of the catalogue."""
         return int(self.similarity_II.shape[0])
 
-    def fit(self, train: Interactions, seed: int = 0) -> None:
-        """Find the neighbours of each item, a block of items at a time."""
-        met_UI = ones(train.indptr, train.indices, train.n_items)
-        met_IU = met_UI.T.tocsr()
+    def fit(self, data: Interactions | Split, *, seed: int = 0) -> Self:
+        """Compute the neighbours of each item, block by block."""
+        train = training_part(data)
+        train_UI = ones(train.indptr, train.indices, train.n_items)
+        train_IU = train_UI.T.tocsr()
         length_I = np.sqrt(train.item_counts()).astype(np.float32)
         blocks = [
-            self._nearest((met_IU[first : first + BLOCK] @ met_UI).tocoo(), first, length_I)
+            self._nearest((train_IU[first : first + BLOCK] @ train_UI).tocoo(), first, length_I)
             for first in range(0, train.n_items, BLOCK)
         ]
         target_E, source_E, value_E = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
         shape = (train.n_items, train.n_items)
         self.similarity_II = sparse.csr_array((value_E, (source_E, target_E)), shape=shape)
         self.history = History.of(train)
+        return self
 
     def _nearest(
         self, both: sparse.coo_array, first: int, length_I: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Item, neighbour and similarity, from how many users met both."""
+        """Item, neighbour and similarity, from the number of users with both."""
         target_E, source_E = both.row + first, both.col
         other_E = target_E != source_E
         target_E, source_E, both_E = target_E[other_E], source_E[other_E], both.data[other_E]
@@ -83,18 +87,27 @@ class ItemKNN(Baseline):
         near = place_E < self.neighbours
         return target_E[near], source_E[order][near], value_E[order][near]
 
-    def score_all(self, users: IntArray, out: Tensor | None = None) -> Tensor:
+    def fold_in(self, histories: Sequence[IntArray]) -> History:
+        """The histories, which are complete queries."""
+        return History.from_lists(histories, self.n_items)
+
+    def score(self, queries: IntArray | History, out: Tensor | None = None) -> Tensor:
         """Sums of the similarities' rows over the users' histories."""
-        scores_RI = torch.from_numpy((self.history.matrix(users, self.n_items) @ self.similarity_II).toarray())
+        history_RI = self.history.of_queries(queries).matrix(self.n_items)
+        scores_RI = torch.from_numpy((history_RI @ self.similarity_II).toarray())
         return scores_RI if out is None else out.copy_(scores_RI)
+
+    def item_similarity(self, items: IntArray) -> Tensor:
+        """The shrunk cosines of neighbours; 0 for all other items."""
+        return torch.from_numpy(self.similarity_II[items].toarray())
 
     def state(self) -> dict[str, Tensor]:
         """The neighbours and the histories."""
-        kept = {name: torch.from_numpy(getattr(self.similarity_II, name)) for name in ("indptr", "indices", "data")}
-        return {f"similarity.{name}": part for name, part in kept.items()} | self.history.state()
+        arrays = {name: torch.from_numpy(getattr(self.similarity_II, name)) for name in ("indptr", "indices", "data")}
+        return {f"similarity.{name}": part for name, part in arrays.items()} | self.history.state()
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take over the neighbours and the histories."""
+        """Load the neighbours and the histories."""
         data, indices, indptr = (state[f"similarity.{name}"].numpy() for name in ("data", "indices", "indptr"))
         n_items = len(indptr) - 1
         self.similarity_II = sparse.csr_array((data, indices, indptr), shape=(n_items, n_items))

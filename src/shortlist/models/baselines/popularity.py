@@ -1,44 +1,51 @@
-"""The same list for everybody."""
+"""The most popular items, the same for every user."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from shortlist.data import IntArray, Interactions
+from shortlist.data import IntArray, Interactions, Split, training_part
 from shortlist.models.base import Baseline, registry
+from shortlist.models.baselines.history_scorer import History
 
 
 @registry.register("popularity")
 class Popularity(Baseline):
-    """Every user gets the items that most users met: ``s(u, i) = |{v : (v, i) in train}|``.
+    """The score of an item is its number of users: ``s(u, i) = |{v : (v, i) in train}|``.
 
-    >>> met = Interactions.from_pairs([0, 1, 1], [0, 0, 1], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
-    >>> model = Popularity()
-    >>> model.fit(met)
-    >>> model.score_all(met.users_of_pairs()[:1]).tolist()
+    >>> train = Interactions.from_pairs([0, 1, 1], [0, 0, 1], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
+    >>> model = Popularity().fit(train)
+    >>> model.score(train.users_of_pairs()[:1]).tolist()
     [[2.0, 1.0, 0.0]]
     """
 
-    summary = "The items that most users met, the same for everybody."
-    formula = "number of users who met i"
+    summary = "The most popular items, the same for every user."
+    formula = "number of users with item i"
     cost = "one count of the pairs"
-    use = "As the floor that every other model must beat, and for users of whom nothing is known."
+    use = "As the baseline that every other model must beat, and for users without a history."
 
     @property
     def n_items(self) -> int:
         """Size of the catalogue."""
         return len(self.counts_I)
 
-    def fit(self, train: Interactions, seed: int = 0) -> None:
+    def fit(self, data: Interactions | Split, *, seed: int = 0) -> Self:
         """Count the users of each item."""
+        train = training_part(data)
         self.counts_I = torch.from_numpy(train.item_counts()).float()
+        return self
 
-    def score_all(self, users: IntArray, out: Tensor | None = None) -> Tensor:
+    def fold_in(self, histories: Sequence[IntArray]) -> History:
+        """The histories; they only affect which items are excluded from a list."""
+        return History.from_lists(histories, self.n_items)
+
+    def score(self, queries: IntArray | History, out: Tensor | None = None) -> Tensor:
         """The counts, once for each user."""
-        rows_RI = self.counts_I.expand(len(users), -1)
+        rows_RI = self.counts_I.expand(len(queries), -1)
         return rows_RI.clone() if out is None else out.copy_(rows_RI)
 
     def state(self) -> dict[str, Tensor]:
@@ -46,5 +53,5 @@ class Popularity(Baseline):
         return {"counts": self.counts_I}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take over the counts."""
+        """Load the counts."""
         self.counts_I = state["counts"]

@@ -1,4 +1,4 @@
-"""The page of a run: what was trained, what came of it, and how its scores, weights and gradients look."""
+"""The report of a run: training, metrics, and the distributions of scores, weights and gradients."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from shortlist.runs import Run
 from shortlist.training import OptimizerSettings, TrainingSettings
 
 Stage = Callable[[str], None]
-"""Told what is being worked on."""
+"""Called with the label of each stage."""
 
 
 def run_page(run: Run, titles: Mapping[str, str], *, seed: int = 0, stage: Stage = lambda label: None) -> Page:
-    """Everything that can be told of a run; what cannot is said in a sentence."""
+    """Build the report of a run. A section without content states the reason."""
     subject = Subject(run, titles, seed)
     stage("evaluating")
     valid = validation(subject)
@@ -34,11 +34,11 @@ def run_page(run: Run, titles: Mapping[str, str], *, seed: int = 0, stage: Stage
         learning_section(run),
         breakdown_section(subject),
     ]
-    stage("looking at scores")
+    stage("analysing scores")
     sections += [threshold_section(subject), weight_section(subject)]
-    stage("looking at gradients")
+    stage("analysing gradients")
     sections += [gradient_section(subject)]
-    stage("making lists")
+    stage("ranking")
     sections += [examples_section(subject), every_section(subject, valid), _settings(run)]
     name = run.config["model"]["name"] + (f" with {run.config['loss']['name']}" if "loss" in run.config else "")
     return Page(f"{name} on {_source(run)}", _lead(subject), sections)
@@ -72,11 +72,11 @@ def _head(subject: Subject) -> Section:
         "seconds": ", ".join(f"{name} {value:.1f}" for name, value in seconds.items()),
         "written by": f"Shortlist {config.get('shortlist', '')}",
     }
-    return Section("What was trained", tables=[Table(["", " "], [[key, text] for key, text in rows.items() if text])])
+    return Section("Training", tables=[Table(["", " "], [[key, text] for key, text in rows.items() if text])])
 
 
 def _settings(run: Run) -> Section:
-    """Every setting; what differs from its default is marked."""
+    """All settings; those that differ from the default are marked."""
     owners: dict[str, type[Configured]] = {
         "data": LoadOptions,
         "optimizer": OptimizerSettings,
@@ -95,4 +95,4 @@ def _settings(run: Run) -> Section:
             is_changed = known is not None and value != known.default
             rows.append([f"{section}.{key}", Cell(text, is_changed), "" if known is None else known.help])
     table = Table(["setting", "value", "meaning"], rows, live=True)
-    return Section("Settings", ["Values that differ from their defaults are marked."], [table])
+    return Section("Settings", ["Values that differ from the defaults are marked."], [table])

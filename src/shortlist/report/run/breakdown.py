@@ -1,4 +1,4 @@
-"""For whom, and for which items, a run is good."""
+"""Metrics by user activity and item popularity."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ import numpy as np
 import polars as pl
 
 from shortlist.data import IntArray
+from shortlist.formatting import MISSING, format_number, format_range
 from shortlist.metrics import Evaluation, by_activity, by_popularity
 from shortlist.ranking import Ranking, top_k
-from shortlist.report.charts import groups, span
+from shortlist.report.charts import groups
 from shortlist.report.page import Figure, Section, Table
-from shortlist.report.run.context import RANKED, SHOWN, Subject, in_digits
+from shortlist.report.run.context import RANKED, SHOWN, Subject
 from shortlist.report.run.score_analysis import FEWEST
 
 
 def breakdown_section(subject: Subject) -> Section:
     """By the user's activity and by the item's popularity."""
-    title, split, k = "For whom, and for which items", subject.split, subject.k
+    title, split, k = "By user activity and item popularity", subject.split, subject.k
     if split.test is None or not subject.per_user:
-        return Section(title, ["The run has no test items, by which users and items would be told apart."])
+        return Section(title, ["The run has no test items to evaluate users and items by."])
     users_R = subject.run.users.indices(subject.run.per_user["user_id"])
     nothing = Ranking(users_R, np.empty((len(users_R), 0), np.int32), np.empty((len(users_R), 0), np.float32))
     by_user = by_activity(Evaluation(users_R, subject.per_user, 0, nothing), split.train.user_counts(), groups=5)
@@ -29,7 +30,7 @@ def breakdown_section(subject: Subject) -> Section:
     if len(ranked_R) < len(users_R):
         texts.append(
             f"By the item's popularity, {len(ranked_R):,} of the {len(users_R):,} users were ranked again, drawn at "
-            "random: the catalogue is large."
+            "random, because the catalogue is large."
         )
     by_item = _by_popularity(subject, ranked_R)
     return Section(title, texts, figures=[_activity(by_user, k), *_popularity(by_item, k)])
@@ -61,12 +62,15 @@ def _activity(frame: pl.DataFrame, k: int) -> Figure:
     return Figure(
         "By the user's activity",
         groups(pl.DataFrame(points), title=f"mean at K = {k}", axis="items of the user in training"),
-        "Users in five groups of about the same size, by how many items they have in training. Level lines serve "
-        "everybody alike; recall falls for the most active, who have more to be found than K places hold.",
+        "Users in five groups of about the same size, by the number of training items. A level line means equal "
+        "quality for all users; recall falls for the most active, who have more held-out items than K places.",
         "; ".join(f"users with {_group(row)} items: {row[next(iter(names))]:.4f}" for row in rows) + ".",
         Table(
             columns,
-            [[_group(row), f"{row['users']:,}", *(in_digits(row[name]) for name in names)] for row in rows],
+            [
+                [_group(row), f"{row['users']:,}", *(format_number(row[name], missing=MISSING) for name in names)]
+                for row in rows
+            ],
             numbers=columns,
         ),
     )
@@ -82,7 +86,7 @@ def _popularity(frame: pl.DataFrame, k: int) -> list[Figure]:
                 _group(row),
                 f"{row['items']:,}",
                 f"{row['pairs']:,}",
-                in_digits(row[f"recall@{k}"]) if row["pairs"] else "–",
+                format_number(row[f"recall@{k}"], missing=MISSING) if row["pairs"] else MISSING,
                 f"{row[f'share@{k}']:.1%}",
             ]
             for row in rows
@@ -96,20 +100,20 @@ def _popularity(frame: pl.DataFrame, k: int) -> list[Figure]:
         Figure(
             "By the item's popularity",
             groups(pl.DataFrame(found), title=f"share found at {k}", axis=axis),
-            "Items in bands that each hold a fifth of all training pairs, from the few that everybody has to the long "
-            "tail. Every model finds popular items more easily; a good one does not fall to nothing on the right.",
+            "Items in bands that each hold a fifth of all training pairs, from the most popular items to the long "
+            "tail. Every model finds popular items more easily; a good one does not drop to zero on the right.",
             "; ".join(f"items with {row['group']} users: {row['value']:.4f} found" for row in found) + ".",
             table,
         ),
         Figure(
-            "Who gets the places",
+            "Exposure by popularity",
             groups(pl.DataFrame(taken), title=f"share of places at {k}", axis=axis),
-            "The share of all places in the lists that each band takes. A fifth each is what the training pairs have; "
-            "a line that begins far above it pushes what is popular already.",
+            "The fraction of all places in the lists that each band takes. Each band has a fifth of the training "
+            "pairs; a line that starts far above a fifth favours popular items.",
             "; ".join(f"items with {row['group']} users: {row['value']:.1%}" for row in taken) + ".",
         ),
     ]
 
 
 def _group(row: Mapping[str, Any]) -> str:
-    return span(row["from"], row["to"])
+    return format_range(row["from"], row["to"])

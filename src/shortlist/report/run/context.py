@@ -1,4 +1,4 @@
-"""A run, and what several sections of its page need of it."""
+"""Shared data of the sections of a run's report."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from shortlist.report.run.score_analysis import LOOKED_AT, Scores, look, some_us
 from shortlist.runs import Run
 
 RANKED = 2**27
-"""Scores that lists may be made from again; users are a sample where there are more."""
+"""Maximum number of scores to rank again; above it users are sampled."""
 
 SHOWN = {"ndcg": "NDCG", "recall": "Recall", "precision": "Precision", "mrr": "MRR", "hit_rate": "Hit rate"}
-"""Metrics of the first table, and what they are called."""
+"""Metrics of the first table, with their labels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A run, and what several sections need of it."""
+    """A run with cached values for several sections."""
 
     run: Run
     titles: Mapping[str, str]
@@ -31,7 +31,7 @@ class Subject:
 
     @property
     def split(self) -> Split:
-        """The pairs that the run was made from; a run has them in its own folder."""
+        """The data of the run, which its folder contains."""
         return self.run.split
 
     @cached_property
@@ -46,37 +46,32 @@ class Subject:
 
     @cached_property
     def ks(self) -> list[int]:
-        """The lengths of list that were measured."""
+        """The measured list lengths."""
         names = self.per_user or self.run.metrics["valid"]
         return sorted({int(name.split("@")[1]) for name in names if "@" in name})
 
     @cached_property
     def k(self) -> int:
-        """The length of list that the run was made for, or the nearest that was measured."""
+        """The K of the run, or the nearest measured one."""
         wanted = int(self.run.config.get("k", 20))
         return min(self.ks, key=lambda k: (abs(k - wanted), k), default=min(wanted, self.split.train.n_items))
 
     @cached_property
     def loss(self) -> Loss | str:
-        """The loss with its settings, or why there is none."""
+        """The loss with its settings, or the reason why there is none."""
         if "loss" not in self.run.config:
             return f"{self.run.config['model']['name']} is fitted without a loss."
         settings = dict(self.run.config["loss"])
         try:
             return losses[settings.pop("name")](**settings)
         except ShortlistError as problem:
-            return f"The loss of this run is not known here ({problem})."
+            return f"The loss of this run is unknown ({problem})."
 
     @cached_property
     def scores(self) -> Scores:
-        """Scores of some users, looked at closely."""
+        """Analysed scores of some users."""
         loss, train = None if isinstance(self.loss, str) else self.loss, self.split.train
-        kept = None if loss is None else loss.thresholds(train.n_users, train.n_items)
-        k = min(self.k if kept is None else kept.k, train.n_items)
+        thresholds = None if loss is None else loss.thresholds(self.run.task.sizes)
+        k = min(self.k if thresholds is None else thresholds.k, train.n_items)
         users = some_users(train, LOOKED_AT, self.seed)
-        return look(self.run.model, self.split, users, k, None if kept is None else loss, self.seed)
-
-
-def in_digits(value: float | None) -> str:
-    """Four digits behind the point, and a dash for nothing."""
-    return "–" if value is None else f"{value:.4f}"
+        return look(self.run.model, self.split, users, k, None if thresholds is None else loss, self.seed)

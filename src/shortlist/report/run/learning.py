@@ -1,4 +1,4 @@
-"""How a run learned: loss, validation and seconds by epoch."""
+"""Learning curves of a run: loss, validation and seconds by epoch."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def learning_section(run: Run) -> Section:
     """Loss, validation and seconds by epoch."""
     title, log = "Learning", read_log(run.folder)
     if not log and "loss" in run.config:
-        return Section(title, ["The run's log tells of no epochs."])
+        return Section(title, ["The log of the run has no epochs."])
     if not log:
-        return Section(title, [f"{run.config['model']['name']} is fitted in one go: there are no epochs to draw."])
+        return Section(title, [f"{run.config['model']['name']} is fitted without epochs."])
     kept, last = int(run.metrics.get("epochs") or 0) or None, int(log[-1]["epoch"])
     loss = pl.DataFrame({"epoch": [line["epoch"] for line in log], "value": [line["loss"] for line in log]})
     measured = [(line["epoch"], name, line[name]) for line in log for name in line if name.startswith("valid ")]
@@ -28,7 +28,7 @@ def learning_section(run: Run) -> Section:
         Figure(
             "Loss",
             epochs(loss, title="loss on training", last=last, kept=kept),
-            "The mean loss of each epoch. It falls fast at first and then slowly; where it rises or jumps, the "
+            "The mean loss of each epoch. It should fall fast at first and then slowly; if it rises or jumps, the "
             "learning rate is too high. The dashed line is the epoch whose parameters were kept.",
             f"The loss goes from {log[0]['loss']:.4f} in epoch {log[0]['epoch']} to {log[-1]['loss']:.4f} in epoch "
             f"{log[-1]['epoch']}.",
@@ -43,8 +43,8 @@ def learning_section(run: Run) -> Section:
             Figure(
                 "Validation",
                 epochs(values, title=f"{name} on validation", last=last, kept=kept),
-                "What decides which epoch is kept. A good curve levels off before the end; one that still rises asks "
-                "for more epochs, one that falls while the loss falls on has learned by heart.",
+                "The metric that decides which epoch is kept. A good curve levels off before the end; one that still "
+                "rises needs more epochs, one that falls while the loss keeps falling is overfitting.",
                 f"The highest {name} on validation is {best[2]:.4f}, in epoch {best[0]}.",
                 Table(
                     ["epoch", name],
@@ -54,13 +54,13 @@ def learning_section(run: Run) -> Section:
             )
         )
     else:
-        texts.append("Nothing was held out for validation: the last epoch was kept.")
+        texts.append("There is no validation part: the last epoch was kept.")
     figures.append(
         Figure(
             "Seconds",
             epochs(seconds, title="seconds of an epoch", last=last, zero=True),
-            "How long each epoch took, validation apart. A level line is a machine with nothing else to do; epochs "
-            "that refresh thresholds take a little longer.",
+            "The time of each epoch, without validation. It is constant on an idle machine; epochs that refresh "
+            "thresholds take a little longer.",
             f"An epoch took {np.mean(took):.2f} seconds in the mean, {max(took):.2f} at most.",
         )
     )

@@ -1,4 +1,4 @@
-"""Pictures that only the page of a run has: distributions, epochs, ranges, shares."""
+"""Charts of the report of a run: distributions, epochs, ranges, fractions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 from shortlist.report.theme import INK, PALETTE, altair, colour, data, from_one, rule, shape, svg
 
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
-"""Tell outlines apart where colours do not."""
+"""Dash patterns, in addition to colours."""
 
 
 def densities(values: pl.DataFrame, *, axis: str) -> str:
@@ -21,7 +21,7 @@ def densities(values: pl.DataFrame, *, axis: str) -> str:
     legend = alt.Legend(symbolType="stroke", symbolSize=260, symbolStrokeWidth=2, symbolOpacity=1)
     base = alt.Chart(data(values)).encode(
         x=alt.X("x:Q", title=axis, scale=alt.Scale(nice=False, zero=False)),
-        y=alt.Y("y:Q", title="how many, the most = 1", stack=None),
+        y=alt.Y("y:Q", title="density, maximum = 1", stack=None),
     )
     area = base.mark_area(opacity=0.12, interpolate="monotone").encode(
         color=alt.Color("name:N", title=None, sort=names, scale=colours, legend=legend)
@@ -48,7 +48,7 @@ def histogram(values: pl.DataFrame, *, title: str, axis: str, domain: Sequence[f
 def epochs(values: pl.DataFrame, *, title: str, last: int, kept: int | None = None, zero: bool = False) -> str:
     """A value by epoch, from the first to the ``last``: columns ``epoch`` and ``value``.
 
-    A dashed line stands at the epoch that was kept. One value alone is seen against 0.
+    A dashed line marks the kept epoch. The scale of a single value starts at 0.
     """
     alt = altair()
     x = from_one(alt, "epoch", "epoch", last)
@@ -81,7 +81,7 @@ def ranges(values: pl.DataFrame, *, title: str, axis: str, domain: Sequence[floa
     alt = altair()
     order = values["group"].to_list()
     scale = alt.Scale(domain=list(domain), nice=False)
-    angle = 0 if len("".join(order)) < 45 else -40  # so that they do not run into one another
+    angle = 0 if len("".join(order)) < 45 else -40  # avoid overlapping labels
     base = alt.Chart(data(values)).encode(x=alt.X("group:N", title=axis, sort=order, axis=alt.Axis(labelAngle=angle)))
     bar = base.mark_bar(opacity=0.3, size=16, color=PALETTE[0]).encode(
         y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q"

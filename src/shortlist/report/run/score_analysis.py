@@ -1,4 +1,4 @@
-"""What the page of a run shows of a model's scores: thresholds, weights, errors, gradients. In bounded memory."""
+"""Analysis of a model's scores: thresholds, weights, estimation errors, gradients. Memory is bounded."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from shortlist.data import IntArray, Interactions, Split
+from shortlist.formatting import format_range
 from shortlist.losses import Loss
 from shortlist.models import Model, TrainableModel
 from shortlist.scores import DenseTable
+from shortlist.tasks import task_of
 from shortlist.thresholds import Estimator, ThresholdError, judge
 from shortlist.thresholds.estimators import ESTIMATORS
 from shortlist.training import TrainingSettings
@@ -21,29 +23,29 @@ from shortlist.training.gradient_concentration import gradient_sizes
 from shortlist.training.settings import batches_for
 
 LOOKED_AT = 2**24
-"""Scores that are looked at one by one: users are a sample where there are more."""
+"""Maximum number of analysed scores; above it users are sampled."""
 
 FEWEST = 100
-"""Users that are looked at, however large the catalogue."""
+"""Minimum number of analysed users, for any size of the catalogue."""
 
 BLOCK = 2**21
-"""Scores that are held at once."""
+"""Maximum number of scores in memory."""
 
 JUDGED = 2**21
-"""Scores of the users by whom estimators are judged."""
+"""Maximum number of scores for the evaluation of estimators."""
 
 DIFFERENTIATED = 2**26
-"""Positives × items whose gradients are looked at."""
+"""Maximum number of positives × items for gradients."""
 
 NEGATIVES = 50
-"""Items that are drawn for each user to show how others score."""
+"""Number of other items that are sampled for each user."""
 
 DRAWS = 5
 """Samples over which the error of an estimator is averaged."""
 
 SIZES = (100, 300, 1000, 3000, 10_000)
 SAMPLED: tuple[Estimator, ...] = ("monte_carlo", "positives_kept", "stratified")
-"""Estimators that are a function of a sample alone; the others go on from what training knew."""
+"""Estimators that depend on a sample only; the others need the state of training."""
 
 
 def some_users(train: Interactions, scores: int, seed: int) -> IntArray:
@@ -55,10 +57,10 @@ def some_users(train: Interactions, scores: int, seed: int) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Scores of some users: R users, P of their training items, H held-out ones, and M that they have never met.
+    """Scores of some users: R users, P training items, H held-out items and M others.
 
-    ``threshold_R`` is exact: the K-th largest score of the user's whole catalogue. ``rank_P`` is the place of a
-    training item in it, and ``weight_P`` what the loss makes of its distance to the threshold, where it does.
+    ``threshold_R`` is exact: the K-th largest score of the user's whole catalogue. ``rank_P`` is the rank of a
+    training item in it, and ``weight_P`` the weight that the loss derives from the threshold, if it does.
     """
 
     users_R: IntArray
@@ -74,7 +76,7 @@ class Scores:
 
 @torch.no_grad()
 def look(model: Model, split: Split, users: IntArray, k: int, loss: Loss | None, seed: int) -> Scores:
-    """Score the catalogue of the given users, a block at a time, and keep what is asked for."""
+    """Score the catalogue for the given users in blocks, and collect the analysed scores."""
     generator = torch.Generator().manual_seed(seed)
     parts: dict[str, list[Tensor]] = {}
 
@@ -85,28 +87,37 @@ def look(model: Model, split: Split, users: IntArray, k: int, loss: Loss | None,
     done = 0
     for users_B in _blocks(users, model.n_items):
         table, score_BI = _table(model, split.train, users_B)
-        table.threshold_R = score_BI.topk(k, 1).values[:, -1]
-        keep(threshold=table.threshold_R, pos=table.pos_P, row=table.row_P + done, rank=_ranks(table, score_BI))
+        threshold_R = score_BI.topk(k, 1).values[:, -1]
+        table = table.with_threshold(threshold_R)
+        keep(threshold=threshold_R, pos=table.pos_P, row=table.row_P + done, rank=_ranks(table, score_BI))
         weight_P = None if loss is None else loss.weights(table)
         if weight_P is not None:
             keep(weight=weight_P)
-        met_BI = table.is_positive().clone()
+        known_BI = ~table.is_negative()
         for part in (split.valid, split.test):
             if part is not None:
                 row_H, item_H = (torch.from_numpy(each).long() for each in part.pairs_of(users_B))
-                met_BI[row_H, item_H] = True
+                known_BI[row_H, item_H] = True
                 if part is split.test:
                     keep(held=score_BI[row_H, item_H])
         drawn_BM = torch.randint(model.n_items, (len(users_B), NEGATIVES), generator=generator)
-        keep(neg=score_BI.gather(1, drawn_BM)[~met_BI.gather(1, drawn_BM)])
+        keep(neg=score_BI.gather(1, drawn_BM)[~known_BI.gather(1, drawn_BM)])
         done += len(users_B)
 
-    def whole(name: str) -> Tensor:
+    def joined(name: str) -> Tensor:
         return torch.cat(parts[name]) if name in parts else torch.empty(0)
 
-    weight = whole("weight") if "weight" in parts else None
+    weight = joined("weight") if "weight" in parts else None
     return Scores(
-        users, k, whole("threshold"), whole("pos"), whole("row"), whole("rank"), weight, whole("held"), whole("neg")
+        users,
+        k,
+        joined("threshold"),
+        joined("pos"),
+        joined("row"),
+        joined("rank"),
+        weight,
+        joined("held"),
+        joined("neg"),
     )
 
 
@@ -117,8 +128,8 @@ def _blocks(users: IntArray, n_items: int) -> Iterator[IntArray]:
 
 
 def _table(model: Model, train: Interactions, users: IntArray) -> tuple[DenseTable, Tensor]:
-    """The scores of all items for some users, with their training items as positives."""
-    score_RI = model.score_all(np.asarray(users, np.int64)).detach()
+    """The scores of all items for some users, with their training items as positives; on the CPU."""
+    score_RI = model.score(np.asarray(users, np.int64)).detach().cpu()
     row_P, item_P = (torch.from_numpy(each).long() for each in train.pairs_of(users))
     positive_RI = torch.zeros_like(score_RI, dtype=torch.bool)
     positive_RI[row_P, item_P] = True
@@ -126,7 +137,7 @@ def _table(model: Model, train: Interactions, users: IntArray) -> tuple[DenseTab
 
 
 def _ranks(table: DenseTable, score_RI: Tensor) -> Tensor:
-    """#{j : s_rj ≥ s_p} over the whole catalogue, a portion of positives at a time."""
+    """#{j : s_rj ≥ s_p} over the whole catalogue, in portions of positives."""
     size = max(1, BLOCK // max(1, score_RI.shape[1]))
     portions = zip(table.pos_P.split(size), table.row_P.split(size), strict=True)
     found = [(score_RI[row_S] >= pos_S.unsqueeze(1)).sum(1) for pos_S, row_S in portions]
@@ -136,7 +147,7 @@ def _ranks(table: DenseTable, score_RI: Tensor) -> Tensor:
 def outlines(kinds: dict[str, Tensor], bins: int = 60) -> pl.DataFrame:
     """Histograms of several kinds of scores over the same bins, each with 1 at its highest: ``name``, ``x``, ``y``.
 
-    The bins reach over the middle 99.8 % of each kind; what lies outside counts at the ends.
+    The bins reach over the middle 99.8 % of each kind; values outside are counted in the outermost bins.
     """
     finite = {name: value[value.isfinite()].double().numpy() for name, value in kinds.items()}
     there = {name: value for name, value in finite.items() if len(value)}
@@ -180,7 +191,7 @@ def weights_by_rank(weight_P: Tensor, rank_P: Tensor, k: int, n_items: int) -> p
         here = weight_P.double().numpy()[group_P == group]
         if len(here):
             low, mid, high = np.quantile(here, [0.25, 0.5, 0.75])
-            name = f"{begin:,}" if begin == end else f"{begin:,}–{end:,}"
+            name = format_range(begin, end)
             rows.append({"group": name, "positives": len(here), "low": low, "mid": mid, "high": high})
     return pl.DataFrame(rows)
 
@@ -238,27 +249,27 @@ def gradients(
 ) -> Tensor:
     """|∂L/∂s_ui| of some positives, in steps as training takes them in that epoch; thresholds, if any, are exact."""
     generator = torch.Generator().manual_seed(seed)
-    loss.start(train.n_users, train.n_items, train.n_pairs, generator)
+    task = task_of(train)
+    loss.initialize(task.sizes, generator)
+    loss.to(model.device)
     loss.before_epoch(epoch)
 
     def exact_thresholds(user_R: Tensor) -> Tensor:
         distinct, place_R = torch.unique(user_R, return_inverse=True)
         found = [
-            model.score_all(np.asarray(users_B, np.int64)).topk(k or 1, 1).values[:, -1]
-            for users_B in _blocks(distinct.numpy(), model.n_items)
+            model.score(np.asarray(users_B, np.int64)).topk(k or 1, 1).values[:, -1]
+            for users_B in _blocks(distinct.cpu().numpy(), model.n_items)
         ]
         return torch.cat(found)[place_R]
 
-    with torch.no_grad():
-        source = model.source()
     return gradient_sizes(
         loss,
-        batches_for(model, loss, train, settings),
-        source,
+        batches_for(model, loss, task, settings),
+        model,
         generator,
         thresholds=None if k is None else torch.no_grad()(exact_thresholds),
         at_least=min(20_000, max(1000, DIFFERENTIATED // max(1, train.n_items))),
-    )
+    ).cpu()
 
 
 def concentration(size_P: Tensor, points: int = 100) -> pl.DataFrame:
@@ -268,7 +279,10 @@ def concentration(size_P: Tensor, points: int = 100) -> pl.DataFrame:
     [(0.0, 0.0), (0.5, 0.75), (1.0, 1.0)]
     """
     descending_P = size_P.double().sort(descending=True).values
-    carried = torch.cat([torch.zeros(1, dtype=torch.float64), descending_P.cumsum(0)]) / descending_P.sum()
+    carried = (
+        torch.cat([torch.zeros(1, dtype=torch.float64, device=descending_P.device), descending_P.cumsum(0)])
+        / descending_P.sum()
+    )
     x = np.linspace(0, 1, points + 1)
     y = np.interp(x, np.linspace(0, 1, len(carried)), carried.numpy())
     return pl.DataFrame({"x": x, "y": y})

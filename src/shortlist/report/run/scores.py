@@ -1,12 +1,15 @@
-"""How scores, weights and gradients of a trained model look: SL@K's Figures 1c, 2 and 5, for the run at hand."""
+"""Sections on scores, weights and gradients of a trained model: SL@K's Figures 1c, 2 and 5 for a run."""
 
 from __future__ import annotations
+
+from typing import cast
 
 import numpy as np
 import polars as pl
 from torch import Tensor
 
 from shortlist.errors import ShortlistError
+from shortlist.formatting import format_signed
 from shortlist.losses import Loss
 from shortlist.models import TrainableModel
 from shortlist.report.charts import against
@@ -28,41 +31,41 @@ from shortlist.training import TrainingSettings
 from shortlist.training.gradient_concentration import carried_by_top
 
 POINTS = 150
-"""Users of the picture of estimates."""
+"""Number of users in the chart of estimates."""
 
 TOPS = (0.01, 0.05, 0.1, 0.2, 0.5)
-"""Shares of positives whose part of the gradient is told."""
+"""Fractions of positives for which the share of the gradient is reported."""
 
 ESTIMATED = {
     "monte_carlo": "from draws out of all items",
     "positives_kept": "the K-th of positives and draws, as SL@K's authors do",
-    "stratified": "positives count for one, draws for as many items as they stand for",
+    "stratified": "positives have weight one, draws the number of items that they represent",
 }
 
 
 def threshold_section(subject: Subject) -> Section:
-    """Where the lists end, beside the scores of items; and how well a sample tells that."""
+    """Thresholds compared with scores, and the error of estimated thresholds."""
     scores, n_users = subject.scores, int(np.count_nonzero(subject.split.train.user_counts()))
     title = f"The Top-{scores.k} threshold"
     texts = [
-        f"β is the score at which a user's list of {scores.k} ends: the {scores.k}-th largest of the whole catalogue, "
-        f"what the user has in training included. It is exact here, for {len(scores.users_R):,} of {n_users:,} users "
+        f"β is the score at which a user's list of {scores.k} ends: the {scores.k}-th largest of the full catalogue, "
+        f"training items included. It is exact here, for {len(scores.users_R):,} of {n_users:,} users "
         + "with items in training"
         + (" (drawn at random)." if len(scores.users_R) < n_users else ".")
     ]
     kinds = {
-        "never met": scores.neg_M,
+        "other": scores.neg_M,
         "held out": scores.held_H,
         "in training": scores.pos_P,
         "threshold β": scores.threshold_R,
     }
     drawn = outlines(kinds)
     if drawn.is_empty():
-        return Section(title, [*texts, "Not one score is a finite number: there is nothing to draw."])
+        return Section(title, [*texts, "No score is finite."])
     figures = [_distribution(kinds, drawn)]
     kept = _thresholds(subject)
     if kept is None:
-        texts.append(f"{_why_no_thresholds(subject)} How well a sample would tell the threshold is not judged.")
+        texts.append(f"{_why_no_thresholds(subject)} Estimated thresholds are not evaluated.")
         return Section(title, texts, figures=figures)
     found = estimates(subject.run.model, subject.split.train, scores.users_R, kept.k, kept.samples, subject.seed)
     return Section(title, texts, figures=[*figures, *_errors(found, kept)])
@@ -71,12 +74,11 @@ def threshold_section(subject: Subject) -> Section:
 def _why_no_thresholds(subject: Subject) -> str:
     if isinstance(subject.loss, str):
         return subject.loss
-    return f"The loss {subject.run.config['loss']['name']} does not look at thresholds."
+    return f"The loss {subject.run.config['loss']['name']} does not use thresholds."
 
 
 def _thresholds(subject: Subject) -> Thresholds | None:
-    train = subject.split.train
-    return None if isinstance(subject.loss, str) else subject.loss.thresholds(train.n_users, train.n_items)
+    return None if isinstance(subject.loss, str) else subject.loss.thresholds(subject.run.task.sizes)
 
 
 def _distribution(kinds: dict[str, Tensor], drawn: pl.DataFrame) -> Figure:
@@ -90,18 +92,18 @@ def _distribution(kinds: dict[str, Tensor], drawn: pl.DataFrame) -> Figure:
             medians[name] = float(quartiles[1])
             rows.append([name, f"{len(finite):,}", *(f"{float(each):.4f}" for each in quartiles)])
     return Figure(
-        "Scores, and where the list ends",
+        "Distribution of scores and thresholds",
         densities(drawn, axis="score"),
-        "How the model scores items that a user has in training, items that were held out for test, and items the user "
-        "never met (a few are drawn for each user); and where lists end. As in SL@K's Figure 2a, a good model lifts "
-        "the items in training above β and draws the held-out ones after them, while what was never met stays below.",
+        "Scores of training items, of items held out for test, and of other items (some are drawn for each user), and "
+        "the thresholds at which lists end. As in SL@K's Figure 2a, a good model scores training items above β and "
+        "held-out items close to them, while other items stay below.",
         "Medians of scores: " + ", ".join(f"{name} {value:.4f}" for name, value in medians.items()) + ".",
         Table(columns, rows, numbers=columns[1:]),
     )
 
 
 def _errors(found: Estimates, kept: Thresholds) -> list[Figure]:
-    """The error of each estimator against the size of its sample, and estimates beside exact thresholds."""
+    """The error of each estimator by sample size, and estimated against exact thresholds."""
     points = [
         {"name": estimator, "at": size, "value": judged.error} for (estimator, size), judged in found.judged.items()
     ]
@@ -112,7 +114,7 @@ def _errors(found: Estimates, kept: Thresholds) -> list[Figure]:
             f"{size:,}",
             f"{judged.error:.4f}",
             f"{judged.deviation:.4f}",
-            f"{judged.bias:+.4f}".replace("-", "−"),
+            format_signed(judged.bias),
             f"{judged.rank_error:.1f}",
             f"{judged.recall:.3f}",
             f"{judged.precision:.3f}",
@@ -131,9 +133,10 @@ def _errors(found: Estimates, kept: Thresholds) -> list[Figure]:
         Figure(
             "Error of estimated thresholds",
             against_count(pl.DataFrame(points), title="mean |β̂ − β|", axis="N, items sampled"),
-            f"By how much β is missed when it is estimated from N items of the catalogue, for {found.users:,} users "
-            f"and {DRAWS} samples. {meaning}. Lower is better, and more samples should help; published is 0.06 for "
-            f"positives_kept at N = 1,000 on Electronic. This run was trained with loss.threshold = {kept.estimator}.",
+            f"Error of β estimated from N items of the catalogue, for {found.users:,} users "
+            f"and {DRAWS} samples. {meaning}. Lower is better, and more samples should help; the published error is "
+            f"0.06 for positives_kept at N = 1,000 on Electronic. This run was trained with loss.threshold = "
+            f"{kept.estimator}.",
             f"Mean errors at N = {found.shown:,}: "
             + ", ".join(f"{name} {judged.error:.4f}" for name, judged in at_shown.items())
             + ".",
@@ -142,18 +145,18 @@ def _errors(found: Estimates, kept: Thresholds) -> list[Figure]:
         Figure(
             f"Estimated and exact, N = {found.shown:,}",
             against(pl.DataFrame(pairs), title="estimated β̂", axis="exact β"),
-            f"Each point is one of {len(exact_R):,} users. Points on the dashed line are right; below it thresholds "
-            "are taken to be too low, so that more items seem to be in the list than are (SL@K's Figure 2b).",
+            f"Each point is one of {len(exact_R):,} users. Points on the dashed line are exact; below it thresholds "
+            "are underestimated, so that too many items count as listed (SL@K's Figure 2b).",
             f"Bias at N = {found.shown:,}: " + ", ".join(f"{name} {each.bias:+.4f}" for name, each in at_shown.items()),
         ),
     ]
 
 
 def weight_section(subject: Subject) -> Section:
-    """How much each positive counts in a Top-K loss."""
+    """Weights of positives in a Top-K loss."""
     title, scores = "Weights of positives", subject.scores
     if scores.weight_P is None:
-        return Section(title, [f"{_why_no_thresholds(subject)} There are no weights of positives to look at."])
+        return Section(title, [f"{_why_no_thresholds(subject)} There are no weights of positives."])
     weight_P = scores.weight_P.double()
     bins, by_rank = (
         weight_bins(weight_P),
@@ -165,7 +168,7 @@ def weight_section(subject: Subject) -> Section:
     known = f" with τ_w = {tau_w:g}" if tau_w is not None else ""
     text = (
         f"A positive counts by its weight w = σ((s − β)/τ_w){known}: ½ at the threshold, more above it. Of "
-        f"{len(weight_P):,} positives in training, {inside:.1%} stand in their user's Top-{scores.k}; nine of ten "
+        f"{len(weight_P):,} positives in training, {inside:.1%} are in their user's Top-{scores.k}; nine of ten "
         f"weights lie between {low:.3f} and {high:.3f}."
     )
     columns = ["rank", "positives", "lower quartile", "median weight", "upper quartile"]
@@ -175,17 +178,17 @@ def weight_section(subject: Subject) -> Section:
     ]
     figures = [
         Figure(
-            "How weights are spread",
+            "Distribution of weights",
             histogram(bins, title="share of positives", axis="weight w", domain=(0, 1)),
-            "All weights near ½ make the loss one that does not look at the Top-K at all (τ_w large beside the spread "
-            "of scores); weights at 0 and 1 alone ignore positives far below the list. A good spread lies between.",
+            "If all weights are near ½, the loss ignores the Top-K (τ_w is large compared with the spread of scores); "
+            "if they are all near 0 or 1, positives far below the list are ignored. A good distribution lies between.",
             f"The median weight is {mid:.4f}; a tenth of weights lie outside {low:.4f} to {high:.4f}.",
         ),
         Figure(
             "Weights by rank",
             ranges(by_rank, title="weight w", axis="rank of the positive in the catalogue", domain=(0, 1), at=0.5),
-            "Medians and quartiles of the weight, by where a positive stands in the whole catalogue. Up to rank "
-            f"{scores.k} weights are ½ (dashed) or more; how fast they fall below is what τ_w decides.",
+            "Medians and quartiles of the weight, by the rank of the positive in the full catalogue. Up to rank "
+            f"{scores.k} weights are ½ (dashed) or more; τ_w determines how fast they fall beyond it.",
             "; ".join(f"rank {row['group']}: {row['mid']:.4f}" for row in by_rank.iter_rows(named=True)) + ".",
             Table(columns, rows, numbers=columns[1:]),
         ),
@@ -194,15 +197,15 @@ def weight_section(subject: Subject) -> Section:
 
 
 def gradient_section(subject: Subject) -> Section:
-    """How few positives carry the gradient."""
-    title, model = "Who carries the gradient", subject.run.model
-    if isinstance(subject.loss, str) or not isinstance(model, TrainableModel):
-        return Section(title, [f"{_why_no_thresholds(subject)} There is no gradient to look at."])
+    """Concentration of the gradient on few positives."""
+    title, model = "Concentration of the gradient", subject.run.model
+    if isinstance(subject.loss, str):
+        return Section(title, [f"{_why_no_thresholds(subject)} There is no gradient."])
     kept = _thresholds(subject)
     try:
         settings = TrainingSettings(**subject.run.config["training"])
         size_P = gradients(
-            model,
+            cast(TrainableModel, model),
             subject.loss,
             subject.split.train,
             settings,
@@ -211,33 +214,31 @@ def gradient_section(subject: Subject) -> Section:
             subject.seed,
         )
     except ShortlistError as problem:
-        return Section(title, [f"The steps of this training cannot be taken again here ({problem})."])
+        return Section(title, [f"The training steps cannot be repeated ({problem})."])
     if not bool(size_P.isfinite().all()):
-        return Section(title, ["The gradient is not a finite number everywhere: there is nothing to draw."])
+        return Section(title, ["The gradient is not finite everywhere."])
     if not float(size_P.sum()) > 0:
-        return Section(title, [f"Of {len(size_P):,} positives, not one receives anything: there is nothing to draw."])
+        return Section(title, [f"Of {len(size_P):,} positives, none receives a gradient."])
     carried = {top: carried_by_top(size_P, top) for top in TOPS}
     columns = ["the top", "carry"]
     text = (
-        f"|∂L/∂s| of {len(size_P):,} positives of training (drawn at random) at the trained model: what the score of "
-        f"each receives from the loss. The top 5 % carry {carried[0.05]:.1%} of the sum."
+        f"|∂L/∂s| of {len(size_P):,} positives of training (drawn at random) at the trained model: the gradient of the "
+        f"loss with respect to the score of each. The top 5 % carry {carried[0.05]:.1%} of the sum."
     )
     picture = Figure(
         "Share of the gradient that the top positives carry",
         shares(concentration(size_P), title="share of the gradient", axis="share of positives, largest first"),
-        "On the dashed line all positives count alike, as in SL, where 5 % carry 5 %. A curve that leaps up at the "
-        "left learns from few positives; SL@K's Figure 1c reports over 90 % for the top 5 % with LambdaLoss@K and "
+        "On the dashed line all positives count equally, as in SL, where 5 % carry 5 %. A curve that rises steeply at "
+        "the left learns from few positives; SL@K's Figure 1c reports over 90 % for the top 5 % with LambdaLoss@K and "
         "SONG@K, and less than 15 % with SL@K.",
         "; ".join(f"the top {top:.0%} carry {share:.1%}" for top, share in carried.items()) + ".",
         Table(columns, [[f"{top:.0%}", f"{share:.1%}"] for top, share in carried.items()], numbers=columns),
     )
-    return Section(title, [text, *_forgotten(subject.loss)], figures=[picture])
+    return Section(title, [text, *_missing_state(subject.loss)], figures=[picture])
 
 
-def _forgotten(loss: Loss) -> list[str]:
-    """Losses may keep averages or scalars that a run does not."""
+def _missing_state(loss: Loss) -> list[str]:
+    """A note for losses with state that a run does not store."""
     if not loss.state_dict():
         return []
-    return [
-        "The loss keeps averages or scalars while it trains, which a run does not hold: they are at their start here."
-    ]
+    return ["The loss has moving averages or scalars that a run does not store; they have their initial values here."]

@@ -1,9 +1,10 @@
-"""Users who arrive after training: what a model makes of their histories, and what is left to be learned."""
+"""Users who were not in training: the model's encoding of their histories, and embeddings that must be learned."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -15,12 +16,23 @@ from shortlist.scores import Similarity, row_vectors
 from shortlist.scores.similarity import with_length
 
 
+class FoldedQueries(Protocol):
+    """Queries made from histories."""
+
+    @property
+    def learned(self) -> FoldInUsers | None:
+        """The users whose free embeddings must be learned; None if the queries are complete."""
+
+    def queries(self) -> Any:
+        """The input of :meth:`shortlist.models.Model.score`, if the queries are complete."""
+
+
 @dataclass(frozen=True, eq=False)
 class FoldInUsers:
-    """N users whose vectors are ``x = f + g·e``, brought to the length that the similarity asks for.
+    """N users with the embeddings ``x = f + g·e``, scaled to the length that the similarity requires.
 
-    f is what the model makes of a history, g the weight of a vector e of the user's own. Where g is 0 nothing is left
-    to be learned. ``length`` is that of e, on average, for the users who were there in training.
+    f is the model's encoding of a history, and g the weight of a free user embedding e. ``length`` is the mean length
+    of e over the training users.
     """
 
     fixed_ND: Tensor
@@ -28,8 +40,21 @@ class FoldInUsers:
     length: float
     similarity: Similarity
 
+    @property
+    def learned(self) -> FoldInUsers | None:
+        """These users, where g is not 0."""
+        return self if self.own else None
+
+    def part(self, rows: slice) -> FoldInUsers:
+        """Some of the users."""
+        return replace(self, fixed_ND=self.fixed_ND[rows])
+
+    def queries(self) -> Tensor:
+        """The embeddings, for models without free user embeddings."""
+        return self.vectors()
+
     def vectors(self, direction_ND: Tensor | None = None) -> Tensor:
-        """The users' vectors, of which a product with an item's is the score; e has the given directions.
+        """The users' embeddings, whose inner products with items are the scores; e has the given directions.
 
         >>> FoldInUsers(torch.tensor([[3.0, 0.0]]), 0.5, 8.0, "dot").vectors(torch.tensor([[0.0, 2.0]]))
         tensor([[3., 4.]])
@@ -40,7 +65,7 @@ class FoldInUsers:
 
 
 def rows_of(histories: Sequence[IntArray], n_items: int) -> tuple[Tensor, Tensor]:
-    """The row and the item of everything in the histories, each item once and in order."""
+    """The row and the item of each entry of the histories, unique and sorted within rows."""
     rows = [np.unique(np.asarray(history, np.int64)) for history in histories]
     for history in rows:
         if not len(history) or history[0] < 0 or history[-1] >= n_items:
@@ -54,13 +79,14 @@ def rows_of(histories: Sequence[IntArray], n_items: int) -> tuple[Tensor, Tensor
 
 
 def mean_vectors(item_ID: Tensor, row_P: Tensor, item_P: Tensor, n_rows: int) -> Tensor:
-    """The mean of the item vectors of each row; 0 for a row without items."""
+    """The mean of the item embeddings of each row, on their device; 0 for a row without items."""
+    row_P, item_P = row_P.to(item_ID.device), item_P.to(item_ID.device)
     total_RD = item_ID.new_zeros(n_rows, item_ID.shape[1]).index_add_(0, row_P, item_ID.index_select(0, item_P))
     return total_RD / torch.bincount(row_P, minlength=n_rows).clamp_(min=1).unsqueeze(1)
 
 
 def mean_length(vector_ND: Tensor) -> float:
-    """The mean of the lengths of vectors, but for those of users who have met nothing: they are 0.
+    """The mean of the lengths of embeddings, without those of users without interactions, which are 0.
 
     >>> mean_length(torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 1.0]]))
     3.0
