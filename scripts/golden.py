@@ -350,17 +350,19 @@ def record(tree: Path, out: Path, only: str | None) -> None:
     known = set(json.loads(output)["losses"])
     # versions without this setting ignored the weights of interactions
     ignore_weights = (tree / "src/shortlist/tasks/settings.py").exists()
+    # versions without this flag list what was measured, which may hold items of test
+    as_measured = "--as-measured" in (tree / "src/shortlist/cli/recommend.py").read_text()
     begin, failed = time.perf_counter(), 0
     for case in cases(known):
         if (only is None or only in case.name) and not (out / case.name).exists():
             start = time.perf_counter()
-            error = _record_case(tree, out, case, ignore_weights)
+            error = _record_case(tree, out, case, ignore_weights, as_measured)
             failed += error is not None
             print(f"{case.name}  {time.perf_counter() - start:.1f} s  {error or ''}".rstrip(), flush=True)
     print(f"{time.perf_counter() - begin:.0f} s, {failed} failed")
 
 
-def _record_case(tree: Path, out: Path, case: Case, ignore_weights: bool) -> str | None:
+def _record_case(tree: Path, out: Path, case: Case, ignore_weights: bool, as_measured: bool) -> str | None:
     """Fill the folder of a case, which has its name only when it is whole; the message if the command fails."""
     work, failure = out / "_unfinished" / case.name, out / f"{case.name}.failed"
     shutil.rmtree(work, ignore_errors=True)
@@ -370,6 +372,8 @@ def _record_case(tree: Path, out: Path, case: Case, ignore_weights: bool) -> str
     arguments = case.arguments
     if ignore_weights and "training.beat_popularity=false" in arguments:  # a model that a loss trains
         arguments = (*arguments, "--set", "training.use_weights=false")
+    if as_measured and arguments[0] == "recommend" and "--users" in arguments:
+        arguments = (*arguments, "--as-measured")
     filled = (text.replace("{out}", str(out)).replace("{case}", str(work)) for text in arguments)
     code, output, errors = shortlist(tree, *filled)
     if code:

@@ -102,5 +102,5 @@ def test_what_is_written(
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit):
         called(benchmark, capsys, "--help")
-    told = capsys.readouterr().out
-    assert [name for name in names if f" {name}" not in told] == []
+    content = capsys.readouterr().out
+    assert [name for name in names if f" {name}" not in content] == []

@@ -11,7 +11,7 @@ import shortlist
 
 ROOT = Path(shortlist.__file__).parent
 FLOW = [
-    "errors", "files", "locks", "formatting", "progress", "adam", "parameters", "registry",
+    "errors", "memory", "files", "locks", "formatting", "progress", "adam", "parameters", "registry",
     "data", "negatives", "scores", "thresholds", "losses", "models", "ranking", "metrics", "tasks", "training",
     "runs", "tracking", "experiment", "recommend",
     "theory", "tuning", "bench", "report", "api", "serving", "cli", "__main__",

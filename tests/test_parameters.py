@@ -69,6 +69,7 @@ def test_run_of_an_earlier_version_opens_without_a_warning(shortlist: Command, t
     config["training"]["against"] = config["training"].pop("candidates")
     config["optimizer"]["rows"] = "touched" if config["optimizer"].pop("lazy") else "all"
     (run / "config.json").write_text(json.dumps(config))
+    (run / "manifest.json").unlink()  # earlier versions wrote none
     assert open_run(run).config == current
     answer = shortlist("recommend", run, "--history", "python3-numpy", "--k", "3")
     assert (answer.code, answer.err) == (0, "")

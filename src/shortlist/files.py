@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from shortlist.errors import WriteError, WriteTargetError
+from shortlist.errors import InputError, WriteError, WriteTargetError
 
 
 @contextmanager
@@ -47,6 +47,24 @@ def write_atomically(path: Path, content: bytes | memoryview, *, shared: bool = 
     """Replace a file by one with this content (:func:`atomic_file`)."""
     with atomic_file(path, shared=shared) as draft:
         draft.write_bytes(content)
+
+
+def check_regular(path: Path) -> None:
+    """Refuse devices, pipes and sockets, which may have no end or block for ever.
+
+    >>> check_regular(Path(os.devnull))
+    Traceback (most recent call last):
+    ...
+    shortlist.errors.InputError: ...: expected a regular file, received a device, a pipe or a socket
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError(f"{path}: expected a regular file, received a device, a pipe or a socket")
+
+
+def read_regular(path: Path) -> bytes:
+    """The bytes of a regular file. The path is read literally, whatever characters it has."""
+    check_regular(path)
+    return path.read_bytes()
 
 
 def json_text(content: Mapping[str, Any], *, ascii_only: bool = False) -> str:

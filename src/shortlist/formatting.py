@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that terminals act on instead of showing them: controls, escapes, changes of direction, half pairs."""
 
 MISSING = "–"
 """What pages and tables show for a value that does not exist."""
+
+
+def plain(text: object) -> str:
+    r"""A text in which characters that a terminal would act on are written out.
+
+    >>> plain("\x1b[2J[red]ann")
+    '\\x1b[2J[red]ann'
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
 
 
 def format_number(value: float | None, digits: int = 4, *, missing: str = "") -> str:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Timer
 
+from shortlist.formatting import plain
+
 DELAY = 0.7
 """Seconds after which unfinished work shows its progress."""
 
@@ -22,16 +24,16 @@ def progress_bar(label: str) -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn())
     bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
-    task = bar.add_task(label, total=None)
+    task = bar.add_task(plain(label), total=None)
     if not (bar.console.is_terminal or bar.console.is_jupyter):
         yield lambda done, total, label="": None
         return
     delayed = Timer(DELAY, bar.start)
     delayed.start()
     try:
-        yield lambda done, total, label=label: bar.update(task, completed=done, total=total, description=label)
+        yield lambda done, total, label=label: bar.update(task, completed=done, total=total, description=plain(label))
     finally:
         delayed.cancel()
         delayed.join()

@@ -179,7 +179,7 @@ class TestRecommender:
         lists = rec.recommend(k=40)
         known = {
             (user, item)
-            for part in (rec.split.train, rec.split.valid)
+            for part in (rec.split.train, rec.split.valid, rec.split.test)
             if part is not None
             for user, item in zip(
                 part.user_ids.gather(part.users_of_pairs()), part.item_ids.gather(part.indices), strict=True
@@ -189,6 +189,19 @@ class TestRecommender:
         assert not listed & known
         everything = rec.recommend(k=40, filter_seen=False)
         assert set(everything.select("user_id", "item_id").rows()) == listed | known
+
+    def test_the_measured_lists_may_hold_items_of_test(self, rec: sl.Recommender) -> None:
+        lists = rec.recommend(k=10, filter_seen="measured")
+        test = rec.split.test
+        assert test is not None
+        held = pl.DataFrame(
+            {"user_id": test.user_ids.gather(test.users_of_pairs()), "item_id": test.item_ids.gather(test.indices)}
+        )
+        hits = held.join(lists, on=["user_id", "item_id"], how="left")
+        recall = hits.group_by("user_id").agg(pl.col("rank").is_not_null().mean())["rank"].mean()
+        assert recall == pytest.approx(rec.evaluate()["recall@10"])
+        assert held.join(rec.recommend(k=40), on=["user_id", "item_id"]).is_empty()
+        refused(lambda: rec.recommend(k=3, filter_seen="test"), "filter_seen: expected True, False or 'measured'")  # type: ignore[arg-type]
 
     def test_lists_agree_with_the_scores(self, rec: sl.Recommender) -> None:
         lists = rec.recommend(["c05"], k=3, filter_seen=False)
@@ -216,6 +229,28 @@ class TestRecommender:
         counts = rec.split.train.item_counts()
         scores = lists.filter(user_id="nobody")["score"].to_list()
         assert scores == sorted(counts.tolist(), reverse=True)[:3]
+
+    def test_columns_as_in_the_data(self, rec: sl.Recommender, tmp_path: Path) -> None:
+        assert rec.recommend(["c01"], k=3, columns="data").columns == ["customer", "sku", "rank", "score"]
+        assert rec.recommend(history=["s01"], k=3, columns="data").columns == ["sku", "rank", "score"]
+        opened = rec.save(tmp_path / "run")
+        assert opened.recommend(["c01"], k=3, columns="data").columns == ["customer", "sku", "rank", "score"]
+        frame = purchases().rename({"customer": "user", "sku": "title"})
+        odd = sl.fit(sl.load(frame, item="title", seed=0), "popularity")
+        refused(lambda: odd.recommend(k=3, columns="data"), "columns: expected names other than rank, score and title")
+        refused(lambda: rec.recommend(k=3, columns="mine"), "columns: expected 'standard' or 'data'")  # type: ignore[arg-type]
+
+    def test_unknown_ids_are_skipped_if_asked_for(self, rec: sl.Recommender) -> None:
+        lists = rec.recommend(["nobody", "c01"], k=3, unknown_users="skip", only=["s01", "x"], strict=False)
+        assert set(lists["user_id"]) <= {"c01"}
+        plain = rec.recommend(["c01"], k=3, only=["s01"])
+        assert lists.equals(plain)
+        history = rec.recommend(history=["x", "s01"], k=3, strict=False)
+        assert history.equals(rec.recommend(history=["s01"], k=3))
+        nothing = rec.recommend(history=["x"], k=3, strict=False)["item_id"].to_list()
+        assert nothing == rec.recommend(["nobody"], k=3, unknown_users="popular")["item_id"].to_list()
+        refused(lambda: rec.recommend(["c01"], only=["s01", "x"]), "item: unknown id 'x'")
+        refused(lambda: rec.recommend(["c01"], unknown_users="none"), "unknown_users: expected")  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("model", ["ease", "item_knn", "ials", "mf", "lightgcn", "pooled", "simplex", "ncf"])
     def test_similar_items(self, split: sl.Split, model: str) -> None:
@@ -252,7 +287,7 @@ class TestRecommender:
         assert [len(each.exclusions("test")) for each in (ours, theirs)] == [2, 1]
         assert theirs.valid is not None
         rec = sl.fit(theirs, "popularity")
-        listed = rec.recommend(k=40).select("user_id", "item_id").rows()
+        listed = rec.recommend(k=40, filter_seen="measured").select("user_id", "item_id").rows()
         valid = theirs.valid
         held = zip(valid.user_ids.gather(valid.users_of_pairs()), valid.item_ids.gather(valid.indices), strict=True)
         assert set(held) <= set(listed)

@@ -154,9 +154,9 @@ class TestValid:
         assert answer.code == 1
         assert re.search(f"^failed: {why}", answer.out, re.MULTILINE)
         assert answer.err.splitlines()[-1] == "shortlist: 1 of 2 cells failed; --retry tries again"
-        told = shortlist(*other, "--json")
-        assert told.code == 1
-        assert [list(row["failures"]) for row in told.json["rows"]] == [["0"], []]
+        content = shortlist(*other, "--json")
+        assert content.code == 1
+        assert [list(row["failures"]) for row in content.json["rows"]] == [["0"], []]
         assert shortlist(*words, "--seeds", "0", "--json").code == 0  # where it has its figures
 
     def test_a_folder_that_is_called_as_its_grid(
@@ -238,6 +238,7 @@ class TestValid:
         assert shortlist(*words, "--seeds", "0", "--json").code == 0
         (path,) = [path / file for name, path in runs(tmp_path / "out").items() if "-sl-" in name]
         path.write_bytes(damage(path.read_bytes()))
+        (path.parent / "manifest.json").unlink()  # which would know
         answer = shortlist(*words, "--seeds", "0", "--json")
         assert answer.code == 1
         damaged, sound = answer.json["rows"]
@@ -308,7 +309,7 @@ class TestInvalid:
         ("changes", "said"),
         [
             ({"datasets": ["click.csv"]}, "bench: unknown dataset 'click.csv'; did you mean 'clicks.csv'?"),
-            ({"datasets": ["ml-1m"]}, "fetch it with `shortlist data get ml-1m`"),
+            ({"datasets": ["ml-1m"]}, "download it with `shortlist data get ml-1m`"),
             ({"losses": ["slat"]}, "grid.yaml: unknown loss 'slat'; did you mean 'slatk'?"),
             ({"metric": ["ndcg@5"]}, "grid.yaml: unknown key 'metric'; did you mean 'metrics'?"),
         ],

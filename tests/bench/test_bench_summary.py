@@ -40,8 +40,8 @@ def test_numbers_are_not_wrapped(grid: str, width: int) -> None:
     heads = {f"{row.dataset}, {row.model if row.loss else 'baselines'}" for row in rows}
     assert {line for line in lines if line in heads} == heads
     shown = next(line for line in lines if line.startswith("loss ")).split()
-    told = " ".join(lines).partition("Columns hidden: ")[2].partition(" (")[0]
-    left_out = told.split(", ") if told else []
+    content = " ".join(lines).partition("Columns hidden: ")[2].partition(" (")[0]
+    left_out = content.split(", ") if content else []
     has_figures = any(row.published for row in rows)
     useful = [name for name in LEAST_USEFUL if has_figures or name not in ("published", "ratio")]
     assert left_out == useful[: len(left_out)]

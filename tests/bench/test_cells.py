@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from bench.grids import grid
-from shortlist.bench import Cell, cells, read_spec, select
+from shortlist.bench import SHIPPED, Cell, cells, read_spec, select
 from shortlist.errors import InputError
 
 
@@ -140,3 +140,23 @@ class TestOnly:
     def test_an_unknown_name(self, found: list[Cell]) -> None:
         with pytest.raises(InputError, match=r"--only: unknown name 'slatkk'; did you mean 'slatk'\?"):
             select(found, ["slatkk"])
+
+    def test_the_names_of_papers(self) -> None:
+        spec = read_spec("slatk-table4")
+        grid = list(cells(spec))
+
+        def labels(*names: str) -> set[tuple[str, str]]:
+            return {(cell.dataset, cell.label) for cell in select(grid, names, spec)}
+
+        health = "amazon2014-health"
+        assert labels("SL@20", "Health") == {(health, "slatk/k20")}
+        assert labels("sl@20", "SL", "health") == {(health, "slatk/k20"), (health, "sl")}
+        assert labels("SL@20", "SL@5", "MF", health) == {(health, "slatk/k20"), (health, "slatk/k5")}
+        assert labels("SL@K") == labels("slatk")
+        with pytest.raises(InputError, match=r"--only: unknown name 'SL@21'; did you mean 'SL@20'\?"):
+            select(grid, ["SL@21"], spec)
+
+    def test_the_shipped_grids_keep_the_protocol_of_their_papers(self) -> None:
+        for name in SHIPPED:
+            protocols = {(cell.dataset, cell.data_options().protocol) for cell in cells(read_spec(name))}
+            assert {p for dataset, p in protocols if dataset != "debian"} <= {"irbenchmark"}

@@ -57,7 +57,7 @@ class TestKeys:
             {"settings": ({"set": {"training.epochs": 5}},)},
             {"settings": ({"set": {"training.temperature_epochs": 2}},)},
             {"settings": ({"set": {"data.noise": 0.1}},)},
-            {"settings": ({"set": {"data.protocol": "shortlist"}},)},
+            {"settings": ({"set": {"data.protocol": "irbenchmark"}},)},
             {"settings": ({"set": {"data.seed": 7}},)},
             {"seeds": [1]},
             {"k": 6},
@@ -86,18 +86,18 @@ class TestRunning:
     def test_a_cell_is_a_run(self, write: Write, data: Path, tmp_path: Path) -> None:
         bench, cell = Bench(tmp_path / "out", data), first(write())
         assert bench.result(cell) is None
-        told: list[object] = []
-        run = bench.run(cell, lambda *what: told.append(what))
+        answer_json: list[object] = []
+        run = bench.run(cell, lambda *what: answer_json.append(what))
         assert isinstance(run, Run)
-        assert told == [(cell, run)]
+        assert answer_json == [(cell, run)]
         found = bench.result(cell)
         assert isinstance(found, Run)
         assert found.metrics == run.metrics
         assert found.config["data"]["source"] == "clicks.csv"
-        assert (found.config["seed"], found.config["protocol"]) == (0, "irbenchmark")
+        assert (found.config["seed"], found.config["protocol"]) == (0, "shortlist")
         assert {"ndcg@5", "ndcg@10", "ndcg@20"} <= found.metrics["test"].keys()
-        bench.run(cell, lambda *what: told.append(what))
-        assert len(told) == 1  # it was there
+        bench.run(cell, lambda *what: answer_json.append(what))
+        assert len(answer_json) == 1  # it was there
 
     def test_seeds_and_noise_reach_the_data(self, write: Write, data: Path, tmp_path: Path) -> None:
         variants = {"clean": {}, "noisy": {"data.noise": 0.5}}
@@ -129,11 +129,11 @@ class TestRunning:
         whole = Bench(tmp_path / "whole", data).run(cell)
         epoch, begun = Training.epoch, []
 
-        def stops_in_the_third(self: Training, *told: Any) -> None:
+        def stops_in_the_third(self: Training, *answer_json: Any) -> None:
             begun.append(self.progress.epoch + 1)
             if len(begun) == 3:
                 raise KeyboardInterrupt
-            epoch(self, *told)
+            epoch(self, *answer_json)
 
         monkeypatch.setattr(Training, "epoch", stops_in_the_third)
         with pytest.raises(Interrupted, match="stopped in epoch 3"):
@@ -182,13 +182,13 @@ class TestOtherLengths:
             raise AssertionError("trained again")
 
         monkeypatch.setattr("shortlist.bench.runner.fit", stop)
-        other, told = first(write(metrics=["ndcg@7", "recall@5"], **model)), []
+        other, answer_json = first(write(metrics=["ndcg@7", "recall@5"], **model)), []
         assert not bench.is_done(other)
-        work(bench, [other], lambda *what: told.append(what))
+        work(bench, [other], lambda *what: answer_json.append(what))
         assert bench.is_done(other)
         after = bench.result(other)
         assert isinstance(after, Run)
-        assert [cell for cell, _ in told] == [other]
+        assert [cell for cell, _ in answer_json] == [other]
         assert {**whole.metrics, "seconds": 0} == {**after.metrics, "seconds": 0}
         assert after.metrics["seconds"] == before.metrics["seconds"]
         assert after.per_user.equals(whole.per_user)
@@ -197,8 +197,8 @@ class TestOtherLengths:
         assert after.folder == before.folder
         for name in ("model.safetensors", "config.json", "log.jsonl", "history.parquet"):
             assert (after.folder / name).stat().st_mtime_ns == (before.folder / name).stat().st_mtime_ns
-        work(bench, [other, cell], lambda *what: told.append(what))
-        assert len(told) == 1  # all of it was there
+        work(bench, [other, cell], lambda *what: answer_json.append(what))
+        assert len(answer_json) == 1  # all of it was there
 
     def test_a_full_disk_leaves_the_run_as_it_was(
         self, write: Write, trained: tuple[Bench, Run], monkeypatch: pytest.MonkeyPatch
@@ -219,7 +219,7 @@ class TestOtherLengths:
                 bench.run(other)
         after = {path.name: path.read_bytes() for path in run.folder.iterdir()}
         assert after.keys() == before.keys()
-        more = {"per_user.parquet", "model_card.md"}  # which tell of another length
+        more = {"per_user.parquet", "model_card.md", "manifest.json"}  # which tell of another length
         assert {name for name in after if after[name] != before[name]} == more
         assert not bench.is_done(other)
         again = bench.result(first(write()))
@@ -242,24 +242,25 @@ class TestOtherLengths:
         self, write: Write, trained: tuple[Bench, Run], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         bench, run = trained
-        cell, told = first(write(metrics=["ndcg@7"])), []
+        cell, answer_json = first(write(metrics=["ndcg@7"])), []
 
         def stop(*_: object) -> NoReturn:
             raise MemoryError
 
         with monkeypatch.context() as patch:
             patch.setattr("shortlist.bench.runner.remeasure", stop)
-            work(bench, [cell], lambda *what: told.append(what))
-        work(bench, [cell], lambda *what: told.append(what))
+            work(bench, [cell], lambda *what: answer_json.append(what))
+        work(bench, [cell], lambda *what: answer_json.append(what))
         failure = Failure(cell, "MemoryError (remove the folder to compute it again)")
-        assert (told, bench.result(cell)) == ([(cell, failure)], failure)
+        assert (answer_json, bench.result(cell)) == ([(cell, failure)], failure)
         assert not bench.is_done(first(write(metrics=["ndcg@6"])))  # of which nothing is known
         bench.forget(cell)
         assert not bench.is_done(cell)
         measured = bench.run(cell)
         assert isinstance(measured, Run)
         assert measured.folder == run.folder
-        assert {path.name for path in run.folder.iterdir()} == {*FILES, "ids.parquet", "history.parquet"}
+        others = {"ids.parquet", "history.parquet", "manifest.json"}
+        assert {path.name for path in run.folder.iterdir()} == {*FILES, *others}
 
     def test_a_length_above_the_catalogue_does_not_damage_a_run(self, write: Write, trained: tuple[Bench, Run]) -> None:
         bench, run = trained
@@ -371,12 +372,12 @@ class TestPlaces:
         cell = first(write(datasets=["click.csv"]))
         with pytest.raises(
             InputError, match=r"bench: unknown dataset 'click\.csv'; did you mean 'clicks\.csv'\?"
-        ) as told:
+        ) as answer_json:
             Bench(tmp_path / "out", data).path(cell)
-        assert str(data) in str(told.value)
+        assert str(data) in str(answer_json.value)
         with pytest.raises(InputError, match="in the folder of --data or SHORTLIST_DATA"):
             Bench(tmp_path / "out").path(cell)
-        with pytest.raises(InputError, match="fetch it with `shortlist data get ml-1m`"):
+        with pytest.raises(InputError, match="download it with `shortlist data get ml-1m`"):
             Bench(tmp_path / "out").path(first(write(datasets=["ml-1m"])))
         assert not (tmp_path / "out").exists()
 
@@ -417,7 +418,7 @@ class TestPlaces:
     ) -> None:
         bench = Bench(tmp_path / "out", data)
         grid = list(cells(read_spec(write(seeds=[0]))))
-        first_lock, told, waited = lock(bench.lock(bench.path(grid[0]))), [], []
+        first_lock, answer_json, waited = lock(bench.lock(bench.path(grid[0]))), [], []
 
         def pause(seconds: float) -> None:
             waited.append(seconds)
@@ -425,8 +426,8 @@ class TestPlaces:
 
         monkeypatch.setattr("shortlist.bench.runner.time.sleep", pause)
         first_lock.__enter__()
-        work(bench, grid, lambda cell, result: told.append(cell))
-        assert told == [grid[1], grid[0]]
+        work(bench, grid, lambda cell, result: answer_json.append(cell))
+        assert answer_json == [grid[1], grid[0]]
         assert len(waited) == 1
 
 

@@ -46,9 +46,12 @@ def test_unknown_users_and_items(shortlist: Command, ease: Path, tmp_path: Path)
     refused(shortlist("recommend", ease, "--user", "preson-11"), "unknown id 'preson-11'", "did you mean 'person-11'?")
     (tmp_path / "users.txt").write_text("person-01\nsomebody\n")
     out = tmp_path / "lists.csv"
-    refused(shortlist("recommend", ease, "--users", tmp_path / "users.txt", "--out", out), "'somebody'")
-    refused(shortlist("recommend", ease, "--user", "person-01", "--only", "1001,9"), "item: unknown id '9'")
-    refused(shortlist("recommend", ease, "--user", "person-01", "--exclude", "x"), "item: unknown id 'x'")
+    refused(shortlist("recommend", ease, "--users", tmp_path / "users.txt", "--strict", "--out", out), "'somebody'")
+    one = ("recommend", ease, "--user", "person-01")
+    refused(shortlist(*one, "--strict", "--only", "1001,9"), "item: unknown id '9'")
+    refused(shortlist(*one, "--strict", "--exclude", "x"), "item: unknown id 'x'")
+    refused(shortlist(*one, "--only", "9,x"), "item: unknown ids '9', 'x' (40 items are known)")
+    refused(shortlist(*one, "--columns", "mine"), "columns: expected 'standard' or 'data', received 'mine'")
     assert not out.exists()
 
 

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import shortlist as package
-from command import Command
+from command import Command, says
 from shortlist.cli.load_flags import FLAGS
 from shortlist.data import LoadOptions
 
@@ -70,8 +70,8 @@ class TestHelp:
         ],
     )
     def test_waiting_threads_sleep_early_unless_configured(self, before: dict[str, str], after: str | None) -> None:
-        told = "import atexit, os; atexit.register(lambda: print('spins', os.environ.get('GOMP_SPINCOUNT'))); "
-        words = [sys.executable, "-c", told + "from shortlist.cli import main; main(['--version'])"]
+        content = "import atexit, os; atexit.register(lambda: print('spins', os.environ.get('GOMP_SPINCOUNT'))); "
+        words = [sys.executable, "-c", content + "from shortlist.cli import main; main(['--version'])"]
         given = {name: value for name, value in os.environ.items() if name not in {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}}
         done = subprocess.run(
             words, capture_output=True, text=True, check=True, env={**given, "PYTHONPATH": SOURCE, **before}
@@ -89,6 +89,27 @@ class TestData:
         shown = shortlist("data", "info", clicks).out
         assert "480" in shown
         assert "items per user" in shown
+
+    def test_info_shows_dates_and_what_was_left_out(self, shortlist: Command, tmp_path: Path) -> None:
+        table = tmp_path / "sales.csv"
+        days = [f"2024-0{1 + month}-01" for month in range(6)]
+        rows = [f"c{user},s{(user + place) % 9},{day}" for user in range(20) for place, day in enumerate(days)]
+        table.write_text("\n".join(["customer,sku,when", *rows, "late,s1,2024-06-02", "c1,,2024-05-01"]) + "\n")
+        flags = ["--time", "when", "--at", "2024-06-01", "--on-bad-rows", "skip"]
+        answer = shortlist("data", "info", table, *flags)
+        assert "2024-01-01 to 2024-06-01" in answer.out
+        assert answer.err.splitlines() == [
+            f"shortlist: {table}: 1 bad row skipped: row 123, column 'sku': expected an id, received nothing",
+            "shortlist: split time: 1 of 21 users have no training items and are left out (--cold-users=error refuses "
+            "them)",
+        ]
+        says(shortlist("data", "info", table, *flags[:2], "--split", "time"), 2, "row 123, column 'sku'")
+        skip = (*flags[:2], *flags[4:], "--split")
+        says(shortlist("data", "info", table, *skip, "time"), 2, "--at: expected a time for split time")
+        says(
+            shortlist("data", "info", table, *flags, "--last", 2), 2, "--last: expected none for split time, received 2"
+        )
+        says(shortlist("data", "info", table, *flags, "--split", "last"), 2, "--at: expected none for split last")
 
     def test_info_takes_the_flags(self, shortlist: Command, tmp_path: Path) -> None:
         table = tmp_path / "rated.tsv"
@@ -182,14 +203,15 @@ class TestRecommend:
         assert lists["user_id"].n_unique() == 60
         assert answer.json == {"users": 60, "rows": 1200, "out": str(out)}
         assert lists.group_by("user_id").agg(pl.col("rank").max())["rank"].to_list() == [20] * 60
-        history = pl.read_parquet(ease / "history.parquet").filter(pl.col("part").is_in(["train", "valid"]))
+        history = pl.read_parquet(ease / "history.parquet")
+        assert set(history["part"]) == {"train", "valid", "test"}
         ids = pl.read_parquet(ease / "ids.parquet")
         known = {(ids["user_id"][user], ids["item_id"][item]) for user, item, _ in history.iter_rows()}
         assert not known & set(lists.select("user_id", "item_id").iter_rows())
 
     def test_the_lists_are_those_that_were_measured(self, shortlist: Command, ease: Path, tmp_path: Path) -> None:
         out = tmp_path / "lists.parquet"
-        shortlist("recommend", ease, "--users", "all", "--k", 10, "--out", out)
+        shortlist("recommend", ease, "--users", "all", "--k", 10, "--as-measured", "--out", out)
         ids = pl.read_parquet(ease / "ids.parquet")
         test = pl.read_parquet(ease / "history.parquet").filter(part="test")
         wanted = pl.DataFrame(
@@ -210,6 +232,58 @@ class TestRecommend:
         lists = pl.read_csv(out)
         assert lists["user_id"].unique(maintain_order=True).to_list() == ["person-03", "person-01"]
         assert set(lists["item_id"]) <= {1021, 1023, 1024}
+
+    def test_unknown_ids_do_not_abort(self, shortlist: Command, ease: Path, tmp_path: Path) -> None:
+        (tmp_path / "users.txt").write_text("person-03\nnew-1\nperson-01\nnew-2\n")
+        out, plain = tmp_path / "lists.csv", tmp_path / "plain.csv"
+        items = ["--only", "1021,9,1023", "--exclude", "x,1023", "--k", 4]
+        answer = shortlist("recommend", ease, "--users", tmp_path / "users.txt", *items, "--out", out)
+        assert answer.code == 0
+        assert answer.err.splitlines() == [
+            "shortlist: --users: 2 unknown ids skipped: 'new-1', 'new-2' (60 known)",
+            "shortlist: --only: 1 unknown id skipped: '9' (40 known)",
+            "shortlist: --exclude: 1 unknown id skipped: 'x' (40 known)",
+        ]
+        (tmp_path / "users.txt").write_text("person-03\nperson-01\n")
+        known = ["--only", "1021,1023", "--exclude", "1023", "--k", 4]
+        assert shortlist("recommend", ease, "--users", tmp_path / "users.txt", *known, "--out", plain).err == ""
+        assert out.read_text() == plain.read_text()
+        (tmp_path / "users.txt").write_text("new-1\n")
+        answer = shortlist("recommend", ease, "--users", tmp_path / "users.txt", "--out", out, "--json")
+        assert answer.json == {"users": 0, "rows": 0, "out": str(out), "unknown": {"users": 1}}
+        assert out.read_text() == "user_id,item_id,rank,score\n"
+
+    def test_titles(self, shortlist: Command, ease: Path, tmp_path: Path) -> None:
+        names = tmp_path / "titles.csv"
+        names.write_text("sku,title\n" + "".join(f"{item},thing {item}\n" for item in range(1000, 1039)))
+        options = ["--user", "person-01", "--k", 3, "--names", names]
+        found = shortlist("recommend", ease, *options, "--json").json["items"]
+        assert [list(each) for each in found] == [["item_id", "title", "rank", "score"]] * 3
+        assert [each["title"] for each in found] == [f"thing {each['item_id']}" for each in found]
+        assert found[0]["title"] in shortlist("recommend", ease, *options).out
+        out = tmp_path / "lists.parquet"
+        shortlist("recommend", ease, "--users", "all", "--k", 30, "--names", names, "--out", out)
+        lists = pl.read_parquet(out)
+        assert lists.columns == ["user_id", "item_id", "title", "rank", "score"]
+        assert lists.filter(item_id=1039)["title"].null_count() > 0
+        assert "title" in shortlist("recommend", ease, "--history", "1001", "--names", names).out
+
+    def test_columns_as_in_the_data(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+        table, run, out = tmp_path / "sales.csv", tmp_path / "run", tmp_path / "lists.csv"
+        table.write_text(clicks.read_text().replace("user_id,item_id", "customer_no,SKU"))
+        assert shortlist("train", table, "--model", "ease", "--out", run).code == 0
+        config = json.loads((run / "config.json").read_text())
+        assert config["data"]["columns"] == {"user": "customer_no", "item": "SKU"}
+        shortlist("recommend", run, "--users", "all", "--k", 3, "--columns", "data", "--out", out)
+        assert pl.read_csv(out).columns == ["customer_no", "SKU", "rank", "score"]
+        one = shortlist("recommend", run, "--user", "person-01", "--k", 3, "--columns", "data", "--json").json
+        assert one["customer_no"] == "person-01"
+        assert list(one["items"][0]) == ["SKU", "rank", "score"]
+        assert "SKU" in shortlist("recommend", run, "--user", "person-01", "--k", 3, "--columns", "data").out
+        again = shortlist("recommend", run, "--users", out, "--only", out, "--k", 2, "--out", tmp_path / "again.csv")
+        assert again.out.startswith("60 users, "), "what was written is read by the same names"
+        shortlist("recommend", run, "--users", "all", "--k", 3, "--out", out)
+        assert pl.read_csv(out).columns == ["user_id", "item_id", "rank", "score"]
 
     def test_items_in_the_command(self, shortlist: Command, ease: Path) -> None:
         given = shortlist(

@@ -53,11 +53,11 @@ def test_p_values_are_formatted_alike(
 ) -> None:
     monkeypatch.setattr("shortlist.metrics.comparison.holm", lambda raw: [p for _ in raw])
     page = tmp_path / "page.html"
-    told = shortlist("compare", ease, popularity, "--out", page).out
+    content = shortlist("compare", ease, popularity, "--out", page).out
     shown = page.read_text()
     row = Row("d", "mf", "sl", "", "ndcg@20", None, {}, 0.0, p=p)
     assert row.texts()[HEAD.index("p")] == format_p(p)
-    assert told.count(format_p(p)) == 2  # of both tests
+    assert content.count(format_p(p)) == 2  # of both tests
     assert shown.count(f">{escape(format_p(p))}<") == 2
     assert len(re.findall(rf'class="[^"]*\bmark\b[^"]*"[^>]*>{escape(format_p(p))}<', shown)) == 2 * (p < SIGNIFICANCE)
 

@@ -27,26 +27,26 @@ def test_demo(shortlist: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(temperature, "STEPS", 1)
     answer = shortlist("demo", "--out", tmp_path / "demo", "--json")
     assert answer.code == 0, answer.err
-    told = answer.json
-    assert list(told["runs"]) == list(CONTESTANTS)
-    figures = {name: metrics["test"]["ndcg@20"] for name, metrics in told["runs"].items()}
+    content = answer.json
+    assert list(content["runs"]) == list(CONTESTANTS)
+    figures = {name: metrics["test"]["ndcg@20"] for name, metrics in content["runs"].items()}
     assert figures["ease"] > 0.5 > figures["item_knn"] > figures["popularity"] > 0.2
     trained = [name for name, (_, loss) in CONTESTANTS.items() if loss]
     assert min(figures[name] for name in trained) > figures["popularity"] + 0.1
-    ranked = sorted(told["runs"], key=lambda name: told["runs"][name]["valid"]["ndcg@20"], reverse=True)
-    assert told["best"] == ranked[0]
-    assert all(list(example["lists"]) == ranked for example in told["lists"])
-    for name, metrics in told["runs"].items():
+    ranked = sorted(content["runs"], key=lambda name: content["runs"][name]["valid"]["ndcg@20"], reverse=True)
+    assert content["best"] == ranked[0]
+    assert all(list(example["lists"]) == ranked for example in content["lists"])
+    for name, metrics in content["runs"].items():
         looked = ["temperature_search"] if name.startswith("mf") else []
         assert list(metrics["seconds"]) == ["load", *looked, "train", "evaluate"]
-    assert [example["user"] for example in told["lists"]] == ["inkscape", "openssh", "pandas"]
-    assert all(len(places) == 10 for example in told["lists"] for places in example["lists"].values())
-    assert any(place["hit"] for example in told["lists"] for place in example["lists"]["ease"])
+    assert [example["user"] for example in content["lists"]] == ["inkscape", "openssh", "pandas"]
+    assert all(len(places) == 10 for example in content["lists"] for places in example["lists"].values())
+    assert any(place["hit"] for example in content["lists"] for place in example["lists"]["ease"])
     page = (tmp_path / "demo" / "report.html").read_text()
     assert page.count("<svg") == 6
     assert "<script" not in page
     assert "libglib2.0-0 ✓" in page
-    assert json.loads((tmp_path / "demo" / "runs" / "ease" / "metrics.json").read_text()) == told["runs"]["ease"]
+    assert json.loads((tmp_path / "demo" / "runs" / "ease" / "metrics.json").read_text()) == content["runs"]["ease"]
     assert open_run(tmp_path / "demo" / "runs" / "item_knn").users.index("git") >= 0
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from command import Command
@@ -37,11 +40,11 @@ def test_the_list_is_by_family(shortlist: Command) -> None:
 def test_one_loss_is_described_completely(shortlist: Command, name: str) -> None:
     answer, loss = shortlist("losses", name), registry[name]
     assert [line for line in answer.out.splitlines() if len(line.rstrip()) > 80] == []
-    told = in_one_line(answer.out)
+    content = in_one_line(answer.out)
     for fact in (loss.formula, loss.target, loss.citation, loss.cost, loss.use, loss.collapse_hint):
-        assert in_one_line(fact) in told
+        assert in_one_line(fact) in content
     for key in loss.declared:
-        assert f"loss.{key} " in told
+        assert f"loss.{key} " in content
 
 
 def test_defaults_ranges_and_search_spaces_are_printed(shortlist: Command) -> None:
@@ -72,3 +75,18 @@ def test_an_unknown_name_is_reported(shortlist: Command) -> None:
     answer = shortlist("losses", "slak")
     assert answer.code == 2
     assert answer.err.startswith("shortlist: losses: unknown name 'slak'; did you mean 'slatk'?")
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [("infonce", "sl"), ("InfoNCE", "sl"), ("lambdaloss", "ndcg_loss2"), ("warp", "warp"), ("SL@K", "slatk")],
+)
+def test_other_names_are_found(shortlist: Command, alias: str, name: str) -> None:
+    assert shortlist("losses", alias, "--json").json["name"] == name
+    assert shortlist("losses", alias).out.startswith(f"{name}: ")
+
+
+def test_a_model_is_trained_by_a_loss_of_another_name(shortlist: Command, clicks: Path, tmp_path: Path) -> None:
+    short = ["--set", "training.epochs=1", "--set", "loss.tau=0.2", "--set", "training.beat_popularity=false"]
+    assert shortlist("train", clicks, "--loss", "InfoNCE", *short, "--out", tmp_path / "run").code == 0
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["loss"]["name"] == "sl"

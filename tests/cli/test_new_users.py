@@ -82,14 +82,27 @@ def test_vectors_from_python(trained: Path) -> None:
 
 
 def test_unknown_items_are_named(shortlist: Command, trained: Path) -> None:
-    one = shortlist("recommend", trained, "--history", "1001,1oo2")
+    one = shortlist("recommend", trained, "--strict", "--history", "1001,1oo2")
     assert one.code == 2
     assert "item: unknown id '1oo2'" in one.err
-    several = shortlist("recommend", trained, "--history", "7,1001,8,9,10,11,12")
+    several = shortlist("recommend", trained, "--strict", "--history", "7,1001,8,9,10,11,12")
     assert several.code == 2
     assert "item: unknown ids '7', '8', '9', '10', '11' and 1 more (40 items are known)" in several.err
     assert several.err.count("\n") == 1
     assert shortlist("recommend", trained, "--history", ", ,").code == 2
+
+
+def test_unknown_items_of_a_history_are_skipped(shortlist: Command, trained: Path) -> None:
+    known = shortlist("recommend", trained, "--history", "1001,1004", "--k", 5, "--json")
+    mixed = shortlist("recommend", trained, "--history", "7,1001,x,1004", "--k", 5, "--json")
+    assert mixed.code == 0
+    assert mixed.err == "shortlist: --history: 2 unknown ids skipped: '7', 'x' (40 known)\n"
+    assert mixed.json == {**known.json, "unknown": {"history": 2}}
+    nothing = shortlist("recommend", trained, "--history", "7,x", "--k", 5, "--json")
+    assert nothing.code == 0
+    assert "no item of the history is known: the most popular items are listed" in nothing.err
+    counts = open_run(trained).split.train.item_counts()
+    assert [each["score"] for each in nothing.json["items"]] == sorted(counts.tolist(), reverse=True)[:5]
 
 
 @pytest.mark.parametrize("model", [["mf", "--loss", "bpr"], ["ials", "--set", "model.threads=1"]])

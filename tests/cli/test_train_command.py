@@ -90,12 +90,12 @@ class TestValid:
     @pytest.mark.parametrize("command", ["train", "tune"])
     def test_help_names_all_presets(self, shortlist: Command, command: str) -> None:
         shown = shortlist(command, "--help").out
-        told = set(re.findall(r"[a-z0-9]+", shown.split("LOSS-SET-MODEL")[1].split("For instance")[0]))
+        content = set(re.findall(r"[a-z0-9]+", shown.split("LOSS-SET-MODEL")[1].split("For instance")[0]))
         alone = {name for name in PRESETS if "yelp2018" in name}  # which the help tells as a whole
         parts = [
             dict.fromkeys(words) for words in zip(*(name.split("-") for name in PRESETS.keys() - alone), strict=True)
         ]
-        assert told >= {word for words in parts for word in words} | {"yelp2018"}
+        assert content >= {word for words in parts for word in words} | {"yelp2018"}
         assert all(name in re.sub(r"[\s│]+", "", shown) for name in alone)
         assert set(PRESETS) == {"-".join(words) for words in product(*parts)} | alone  # the help promises all
 
@@ -176,7 +176,7 @@ class TestBadSettings:
             ("--set training.metric=ndcg@41", "from 1 to 40 (the catalogue), received 41"),
             ("--model ease", "ease: expected no loss or training settings (it has none), received slatk"),
             ("--preset slatk-nowhere", "presets: unknown name 'slatk-nowhere'"),
-            ("--seed -1", "LoadOptions.seed"),
+            ("--seed -1", "--seed: expected"),
         ],
     )
     def test_one_line_and_nothing_written(

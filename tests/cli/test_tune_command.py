@@ -41,21 +41,23 @@ class TestValid:
         answer = shortlist(*words(clicks, out, "--trials", 6, "--seed", 2, "--json"))
         assert answer.code == 0
         assert re.match(r"trial 0: 0\.\d{4} with loss\.tau=0\.2 loss\.tau_w=2\.5 .*, \d+\.\d s\n", answer.err)
-        told = answer.json
+        content = answer.json
         run = open_run(out / "best")
         assert {path.name for path in out.iterdir()} == {
             "best", "report.html", STUDY, "trials.csv", WEIGHTS, ".locks"
         }  # fmt: skip
-        assert told["run"] == str(run.folder)
-        assert (told["study"], told["page"]) == (str(out / STUDY), str(out / "report.html"))
-        assert (told["test"], told["valid"]) == (run.metrics["test"], run.metrics["valid"])
-        assert told["best"]["validation"] == told["valid"]["ndcg@5"]
-        assert sum(told["trials"].values()) == 6
+        assert content["run"] == str(run.folder)
+        assert (content["study"], content["page"]) == (str(out / STUDY), str(out / "report.html"))
+        assert (content["test"], content["valid"]) == (run.metrics["test"], run.metrics["valid"])
+        assert content["best"]["validation"] == content["valid"]["ndcg@5"]
+        assert sum(content["trials"].values()) == 6
         table = pl.read_csv(out / "trials.csv")
         assert table.height == 6
-        assert table.filter(pl.col("state") == "done")["validation"].max() == pytest.approx(told["best"]["validation"])
+        assert table.filter(pl.col("state") == "done")["validation"].max() == pytest.approx(
+            content["best"]["validation"]
+        )
         assert table["loss.tau"].to_list()[0] == 0.2
-        again = train(shortlist, told["command"], tmp_path / "again")
+        again = train(shortlist, content["command"], tmp_path / "again")
         for name in ("model.safetensors", "per_user.parquet", "history.parquet"):
             assert (again / name).read_bytes() == (run.folder / name).read_bytes()
         assert open_run(again).metrics["valid"] == run.metrics["valid"]
@@ -64,9 +66,9 @@ class TestValid:
     def test_the_default_loss_of_a_model_is_shown(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         few = ("model.dim=4", "model.hidden=8,4", "training.epochs=2", "training.beat_popularity=false")
         arguments = ["tune", clicks, "--model", "ncf", "--k", 5, *(word for text in few for word in ("--set", text))]
-        told = shortlist(*arguments, "--trials", 2, "--out", tmp_path / "tuned", "--json").json
-        assert "--model ncf --loss bce " in told["command"]
-        again = train(shortlist, told["command"], tmp_path / "again")
+        content = shortlist(*arguments, "--trials", 2, "--out", tmp_path / "tuned", "--json").json
+        assert "--model ncf --loss bce " in content["command"]
+        again = train(shortlist, content["command"], tmp_path / "again")
         best = tmp_path / "tuned" / "best"
         assert (again / "model.safetensors").read_bytes() == (best / "model.safetensors").read_bytes()
 

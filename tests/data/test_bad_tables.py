@@ -185,7 +185,7 @@ def test_nothing_at_the_path(tmp_path: Path) -> None:
         ("user,item,date\n1,2,2024-05-31\n2,3,2024-06-01\n", {"split": "time", "at": 5}, "at: expected an ISO date"),
         ("user,item,time\n1,2,3\n2,3,5\n", {"split": "time", "at": 9}, "received one with every interaction earlier"),
         ("user,item,time\n1,2,3\n2,3,5\n", {"split": "time", "at": 0}, "received one with every interaction later"),
-        ("user,item,time\n1,2,3\n2,3,5\n", {"split": "time", "at": 4}, "received 1 without, first 2; choose a later"),
+        ("user,item,time\n1,2,3\n2,3,5\n", {"at": 4, "cold_users": "error"}, "received 1 without, first 2; choose"),
         ("user,item,time\n1,2,3\n2,3,5\n", {"split": "last"}, "received 2 without, first 1; filter with a larger core"),
     ],
 )

@@ -24,13 +24,15 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_whole_file_arrives_and_is_told_of(tmp_path: Path, chunked: bool) -> None:
-    told = []
+    answer_json = []
     with served(Site(CONTENT, chunked=chunked)) as site:
-        part = fetch(site.address, tmp_path / "new/folder/set.zip", lambda done, total: told.append((done, total)))
+        part = fetch(
+            site.address, tmp_path / "new/folder/set.zip", lambda done, total: answer_json.append((done, total))
+        )
     assert part.name == "set.zip.part"
     assert part.read_bytes() == CONTENT
-    assert told[-1] == (len(CONTENT), None if chunked else len(CONTENT))
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert answer_json[-1] == (len(CONTENT), None if chunked else len(CONTENT))
+    assert [done for done, _ in answer_json] == sorted(done for done, _ in answer_json)
 
 
 def test_a_broken_connection_is_taken_up_where_it_broke(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """One call from a source to a split."""
 
+import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -150,3 +153,177 @@ def test_registered_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert split.train.item_ids.to_list() == ["01", "02"]
     assert split.train.weights is not None
     assert split.train.times is None
+
+
+def by_time(unit: int | None = 1) -> pl.DataFrame:
+    """Forty users with an event a month from 2014-01-01 on; the last ten come in 2015. Dates where there is no unit."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for user in range(40):
+        start = datetime(2015 if user >= 30 else 2014, 1, 1, tzinfo=UTC)
+        for month in range(12 if user >= 30 else 20):
+            when = start + timedelta(days=30 * month, seconds=int(rng.integers(86_400)))
+            time = int(when.timestamp() * unit) if unit else when.replace(tzinfo=None)
+            rows.append((f"u{user:02}", f"i{(user + 7 * month) % 50}", time))
+    return pl.DataFrame(rows, schema=["user", "item", "ts"], orient="row")
+
+
+class TestTime:
+    @pytest.mark.parametrize("unit", [1, 10**3, 10**6, 10**9, None])
+    def test_a_date_works_on_unix_times_of_each_unit(self, unit: int | None, tmp_path: Path) -> None:
+        by_time(unit).write_csv(tmp_path / "clicks.csv")
+        for source in (by_time(unit), tmp_path / "clicks.csv"):
+            split = load(source, at="2015-01-01")
+            assert split.origin["split"] == "time"
+            seconds = unit or 10**6
+            start = int(datetime(2015, 1, 1, tzinfo=UTC).timestamp()) * seconds
+            train, valid, test = (part.times for part in parts_of(split))
+            assert train is not None
+            assert valid is not None
+            assert test is not None
+            assert train.max() < valid.min() <= valid.max() < start <= test.min()
+
+    def test_fractions_of_seconds(self) -> None:
+        frame = by_time().with_columns(pl.col("ts") + 0.5)
+        assert load(frame, at="2015-01-01").test is not None
+
+    def test_numbers_that_are_no_unix_times_need_a_number(self) -> None:
+        frame = pl.DataFrame({"user": [1, 2] * 4, "item": [*range(8)], "time": [*range(8)]})
+        with pytest.raises(InputError, match="at: expected a number like those of the time column"):
+            load(frame, split="time", at="2015-01-01")
+
+    def test_validation_is_the_last_share_of_training(self) -> None:
+        split = load(by_time(), split="time", at="2015-01-01", valid_share=0.25)
+        train, valid, _ = parts_of(split)
+        assert valid.n_pairs == pytest.approx(0.25 * (train.n_pairs + valid.n_pairs), rel=0.1)
+
+    def test_users_without_training_items_are_dropped_with_a_count(self) -> None:
+        split = load(by_time(), split="time", at="2015-01-01")
+        assert split.train.n_users == 30
+        assert split.train.user_counts().min() > 0
+        assert split.notes == (
+            "split time: 10 of 40 users have no training items and are left out (LoadOptions.cold_users=error refuses "
+            "them)",
+        )
+        with pytest.raises(InputError, match="received 10 without, first 'u30'"):
+            load(by_time(), split="time", at="2015-01-01", cold_users="error")
+        assert load(by_time(), split="last").notes == ()
+
+    def test_users_who_came_during_validation_are_dropped_too(self) -> None:
+        frame = by_time().filter(pl.col("user") < "u31")
+        split = load(frame, at="2015-03-01", valid_share=0.3)
+        assert split.notes[0].startswith("split time: 1 of 31 users")
+        assert all("u30" not in part.user_ids for part in parts_of(split))
+
+    def test_one_time_cannot_be_divided(self) -> None:
+        frame = pl.DataFrame({"user": [1, 2, 1, 2], "item": [1, 2, 3, 4], "time": [5, 5, 9, 9]})
+        with pytest.raises(InputError, match="last_share: expected interactions of several times"):
+            load(frame, at=9)
+
+
+class TestImpliedSplits:
+    def test_last_and_at_imply_it(self) -> None:
+        assert load(by_time(), last=2).origin["split"] == "last"
+        assert parts_of(load(by_time(), last=2))[2].user_counts().tolist() == [2] * 40
+        assert load(by_time(), at="2015-01-01").origin["split"] == "time"
+        assert load(by_time()).origin["split"] == "random"
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"split": "random", "at": 5}, "LoadOptions.at: expected none for split random, received 5"),
+            ({"split": "last", "at": 5}, "LoadOptions.at: expected none for split last"),
+            ({"split": "time", "at": 5, "last": 1}, "LoadOptions.last: expected none for split time"),
+            ({"at": 5, "last": 1}, "LoadOptions.last: expected none for split time"),
+            ({"split": "random", "last": 2}, "LoadOptions.last: expected none for split random"),
+        ],
+    )
+    def test_contradictions_are_refused(self, options: dict[str, Any], said: str) -> None:
+        with pytest.raises(InputError, match=re.escape(said)):
+            load(by_time(), **options)
+
+    @pytest.mark.parametrize("options", [{"at": 5}, {"last": 2}, {"split": "last"}])
+    def test_a_set_that_came_split_has_no_other(self, tmp_path: Path, options: dict[str, Any]) -> None:
+        for part in ("train", "test"):
+            by_time().write_csv(tmp_path / f"{part}.csv")
+        with pytest.raises(InputError, match="which is split already"):
+            load(tmp_path, **options)
+
+    def test_the_settings_of_a_split_load_it_again(self) -> None:
+        for options in ({}, {"last": 2}, {"at": "2015-01-01"}):
+            split = load(by_time(), **options)  # type: ignore[arg-type]
+            again = {name: split.origin[name] for name in LoadOptions.declared}
+            assert np.array_equal(load(by_time(), **again).train.indices, split.train.indices)
+
+
+class TestBadRows:
+    BAD = "user,item,rating,ts\na,x,1,100\nb,y,2,200\n,y,3,300\na,z,four,400\nb,x,5,soon\na,y\nb, z,1,600\na,y,2,700\n"
+    GOOD = "user,item,rating,ts\na,x,1,100\nb,y,2,200\na,y,2,700\n"
+
+    def test_they_are_skipped_with_a_count_and_the_first_few(self, tmp_path: Path) -> None:
+        (tmp_path / "bad.csv").write_text(self.BAD)
+        (tmp_path / "good.csv").write_text(self.GOOD)
+        found = load(tmp_path / "bad.csv", on_bad_rows="skip", test_share=0.0, valid_share=0.0)
+        wanted = load(tmp_path / "good.csv", test_share=0.0, valid_share=0.0)
+        for one, other in ((found.train.indices, wanted.train.indices), (found.train.times, wanted.train.times)):
+            assert one is not None
+            assert other is not None
+            assert one.tolist() == other.tolist()
+        (note,) = found.notes
+        assert note == (
+            f"{tmp_path / 'bad.csv'}: 5 bad rows skipped: row 7: expected 4 fields, received 2 ('a,y'); row 4, column "
+            "'user': expected an id, received nothing; row 5, column 'rating': expected a number, received 'four'; "
+            "and 2 more"
+        )
+        assert found.origin["on_bad_rows"] == "skip"
+        with pytest.raises(InputError, match="row 7: expected 4 fields"):
+            load(tmp_path / "bad.csv")
+
+    def test_a_good_table_is_read_the_same(self, tmp_path: Path) -> None:
+        by_time().write_csv(tmp_path / "clicks.csv")
+        for source in (tmp_path / "clicks.csv", by_time()):
+            one, other = load(source, last=1), load(source, last=1, on_bad_rows="skip")
+            assert other.notes == ()
+            for part, same in zip(parts_of(one), parts_of(other), strict=True):
+                assert np.array_equal(part.indices, same.indices)
+                assert part.user_ids.equals(same.user_ids)
+
+    @pytest.mark.parametrize(
+        ("name", "content", "said"),
+        [
+            ("a.dat", b"1::2::3\n4::5\n2::3::4\n", "row 2: expected 3 fields, received 2 ('4::5')"),
+            ("a.csv", b"user,item\n1,2\n3,caf\xe9\n2,5\n", "row 3: expected UTF-8 text, received other bytes"),
+            ("a.csv", b'user,item\n"a\nb",2\n\n\nc,,\nb,2\n', "row 5: expected 2 fields, received 3 ('c,,')"),
+            ("a.ndjson", b'{"user":1,"item":2}\n[1]\n\n{"user":3,"item":4}\n', "row 2: expected a JSON object"),
+            ("a.ndjson", b'{"user":1,"item":2}\n\n{"user":3}\n{"user":3,"item":4}\n', "row 3, column 'item': expected"),
+            (
+                "a.csv",
+                b"user,item,ts\n1,2,2024-05-31\n2,3,9\n2,4,2024-06-01\n",
+                "row 3, column 'ts': expected a number",
+            ),
+        ],
+    )
+    def test_every_form_of_table(self, tmp_path: Path, name: str, content: bytes, said: str) -> None:
+        (tmp_path / name).write_bytes(content)
+        split = load(tmp_path / name, on_bad_rows="skip", test_share=0.0, valid_share=0.0)
+        assert split.notes[0].startswith(f"{tmp_path / name}: 1 bad row skipped: {said}")
+        assert split.train.n_pairs == 2
+
+    def test_frames_and_tables_without_a_good_row(self) -> None:
+        frame = pl.DataFrame({"user": ["a", None, "b"], "item": ["x", "y", "z"]})
+        split = load(frame, on_bad_rows="skip", test_share=0.0, valid_share=0.0)
+        assert split.notes == (
+            "polars DataFrame: 1 bad row skipped: row 1, column 'user': expected an id, received nothing",
+        )
+        with pytest.raises(InputError, match="row 0, column 'user': expected an id"):
+            load(frame.filter(pl.col("user").is_null()), on_bad_rows="skip")
+
+
+def test_the_names_of_the_columns_are_kept(tmp_path: Path) -> None:
+    frame = by_time().rename({"user": "Customer No", "item": "sku"})
+    frame.write_csv(tmp_path / "clicks.csv")
+    names = {"user": "Customer No", "item": "sku", "time": "ts"}
+    assert load(frame).origin["columns"] == load(tmp_path / "clicks.csv").origin["columns"] == names
+    frame.write_csv(tmp_path / "clicks.dat", separator="|", include_header=False)
+    assert "columns" not in load(tmp_path / "clicks.dat").origin
+    assert "columns" not in load("debian").origin

@@ -192,8 +192,8 @@ def test_an_unreadable_receipt_vouches_for_nothing(register: Register, tmp_path:
 def test_a_receipt_is_plain_json(register: Register, tmp_path: Path) -> None:
     (tmp_path / "given.zip").write_bytes(archive())
     path = get("toy", folder=tmp_path, from_file=tmp_path / "given.zip")
-    told = json.loads((tmp_path / f"{path.name}.receipt.json").read_text())
-    assert sorted(told) == ["checked", "name", "origin", "sha256", "size"]
+    answer_json = json.loads((tmp_path / f"{path.name}.receipt.json").read_text())
+    assert sorted(answer_json) == ["checked", "name", "origin", "sha256", "size"]
 
 
 def test_where_sets_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -187,10 +187,10 @@ def test_nobody_asked_for_gives_no_lists() -> None:
 
 
 def test_progress_reaches_the_end() -> None:
-    told: list[tuple[int, int]] = []
-    top_k(random_factors(130, 50, 4), np.arange(130), 3, progress=lambda done, total: told.append((done, total)))
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert told[-1] == (130, 130)
+    content: list[tuple[int, int]] = []
+    top_k(random_factors(130, 50, 4), np.arange(130), 3, progress=lambda done, total: content.append((done, total)))
+    assert [done for done, _ in content] == sorted(done for done, _ in content)
+    assert content[-1] == (130, 130)
 
 
 def test_a_large_catalogue_is_worked_in_small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,8 +178,8 @@ def test_the_command_writes_page_and_pictures(shortlist: Command, tmp_path: Path
     assert shown
     assert all((tmp_path / path).read_text(encoding="utf-8").startswith("<svg") for path in shown)
     assert answer.out == f"Page: {tmp_path / 'some.md'}, with {len(shown)} pictures in {tmp_path / 'some'}\n"
-    told = shortlist("losses", "bpr", "--out", tmp_path / "some.md", "--json").json
-    assert told == {
+    content = shortlist("losses", "bpr", "--out", tmp_path / "some.md", "--json").json
+    assert content == {
         "page": str(tmp_path / "some.md"),
         "pictures": {"folder": str(tmp_path / "some"), "count": len(shown)},
     }

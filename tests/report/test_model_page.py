@@ -61,13 +61,13 @@ def test_the_command_writes_the_page(shortlist: Command, tmp_path: Path) -> None
     assert "### mf" not in page
     assert "## Trained by a loss" not in page
     assert answer.out == f"Page: {tmp_path / 'some.md'}\n"
-    told = shortlist("models", "ease", "--out", tmp_path / "some.md", "--json").json
-    assert told == {"page": str(tmp_path / "some.md")}
+    content = shortlist("models", "ease", "--out", tmp_path / "some.md", "--json").json
+    assert content == {"page": str(tmp_path / "some.md")}
     assert shortlist("models", "--out", tmp_path / "page.txt").code == 2
 
 
 def test_the_command_prints_cost_and_use(shortlist: Command) -> None:
-    told = shortlist("models", "pooled").out
-    assert f"cost: {registry['pooled'].cost}\n" in told
-    assert f"use it: {registry['pooled'].use}\n" in told
+    content = shortlist("models", "pooled").out
+    assert f"cost: {registry['pooled'].cost}\n" in content
+    assert f"use it: {registry['pooled'].use}\n" in content
     assert shortlist("models", "pooled", "--json").json["use"] == registry["pooled"].use

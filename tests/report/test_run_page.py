@@ -105,7 +105,7 @@ def scores_of(run: Run, user: int) -> list[float]:
 
 
 def known_to(run: Run, user: int) -> set[int]:
-    return {item for part in run.known_pairs for item in part.row(user).tolist()}
+    return {item for part in run.measured_exclusions for item in part.row(user).tolist()}
 
 
 def listed(run: Run, user: int, k: int) -> list[int]:
@@ -129,11 +129,11 @@ def test_figures_are_those_of_loops(slatk: Run, page: Page) -> None:
             ndcgs.append(sum(1 / math.log2(1 + place) for place in places) / ideal)
             recalls.append(len(places) / len(wanted))
     (table,) = section(page, f"Metrics at K = {K}").tables
-    told = {row[0]: row for row in rows(table)}
+    content = {row[0]: row for row in rows(table)}
     for label, values in ((f"NDCG@{K}", ndcgs), (f"Recall@{K}", recalls)):
         mean = statistics.mean(values)
-        assert float(told[label][1]) == pytest.approx(mean, abs=6e-5)
-        low, high = (float(text) for text in told[label][2].split(" – "))
+        assert float(content[label][1]) == pytest.approx(mean, abs=6e-5)
+        low, high = (float(text) for text in content[label][2].split(" – "))
         error = statistics.stdev(values) / math.sqrt(len(values))
         assert low == pytest.approx(mean - 1.96 * error, abs=error / 2)  # the bootstrap's are near the normal ones
         assert high == pytest.approx(mean + 1.96 * error, abs=error / 2)
@@ -150,8 +150,8 @@ def test_figures_are_those_of_loops(slatk: Run, page: Page) -> None:
 def test_every_metric_at_every_k(slatk: Run, page: Page) -> None:
     (table,) = section(page, "Every metric at every K").tables
     assert table.live
-    told = {f"{row[0]}@{row[1]}": row[2] for row in rows(table)}
-    assert told == {name: f"{value:.4f}" for name, value in slatk.metrics["test"].items()}
+    content = {f"{row[0]}@{row[1]}": row[2] for row in rows(table)}
+    assert content == {name: f"{value:.4f}" for name, value in slatk.metrics["test"].items()}
 
 
 def test_learning_is_what_the_log_holds(slatk: Run, page: Page) -> None:
@@ -284,9 +284,9 @@ def test_scores_thresholds_and_weights(slatk: Run, page: Page) -> None:
     share = met / (train.n_users * train.n_items)  # of the draws, about so many had been met and are left out
     assert len(found.neg_M) == pytest.approx(train.n_users * score_analysis.NEGATIVES * (1 - share), rel=0.05)
 
-    told = {row[0]: row for row in rows(figure(page, "Distribution of scores and thresholds").table)}
-    assert float(told["threshold β"][3]) == pytest.approx(float(np.median(found.threshold_R.numpy())), abs=6e-5)
-    assert told["in training"][1] == f"{train.n_pairs:,}"
+    content = {row[0]: row for row in rows(figure(page, "Distribution of scores and thresholds").table)}
+    assert float(content["threshold β"][3]) == pytest.approx(float(np.median(found.threshold_R.numpy())), abs=6e-5)
+    assert content["in training"][1] == f"{train.n_pairs:,}"
     assert found.weight_P is not None
     bars = marks(figure(page, "Distribution of weights").svg)
     for bar in bars:
@@ -373,7 +373,7 @@ def test_lists_are_those_of_recommend(slatk: Run, page: Page) -> None:
         activities.append(len(train.row(user)))
         assert f"{activities[-1]} items in training" in table.caption
         assert all(str(train.item_ids[int(item)]) in table.note for item in train.row(user))
-        lists = recommend(slatk, [name], 10)
+        lists = recommend(slatk, [name], 10, filter_seen="measured")
         held_out = {str(test.item_ids[int(item)]) for item in test.row(user)}
         for (place, item, score, title), row in zip(rows(table), lists.iter_rows(named=True), strict=True):
             assert (int(place), item.removesuffix(" ✓"), score) == (
@@ -447,8 +447,8 @@ def test_a_run_without_test_and_validation(tmp_path: Path) -> None:
     )
     run = write_run(tmp_path / "bare", fitted)
     page = run_page(run, {})
-    told = [text for each in page.sections for text in each.texts if "no test items" in text or "neither" in text]
-    assert len(told) == 5
+    content = [text for each in page.sections for text in each.texts if "no test items" in text or "neither" in text]
+    assert len(content) == 5
     assert page.title == "popularity on data of a program"
     assert "<svg" in render(page)
 
@@ -458,6 +458,7 @@ def test_a_loss_that_is_not_installed_any_more(slatk: Run, tmp_path: Path) -> No
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     config["loss"]["name"] = "elsewhere"
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "run" / "manifest.json").unlink()
     page = run_page(open_run(tmp_path / "run"), {})
     assert "is unknown" in section(page, "Concentration of the gradient").texts[0]
     assert section(page, "Learning").figures
@@ -497,6 +498,7 @@ def test_the_command(shortlist: Command, slatk: Run, clicks: Path, tmp_path: Pat
     config = json.loads((tmp_path / "carried" / "config.json").read_text())
     config["data"]["source"] = "gone/clicks.csv"
     (tmp_path / "carried" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "carried" / "manifest.json").unlink()
     names = tmp_path / "names.csv"
     names.write_text("item_id,title\n" + "".join(f"{1000 + item},A thing & {item}\n" for item in range(40)))
     out = tmp_path / "page.html"

@@ -121,10 +121,10 @@ class TestSweeps:
         table = {"table": "slatk_table04_train_k_vs_metric_k", "names": names}
         spec = spec_of(variants=variants, published=table, metrics=["ndcg@20"])
         found = sections(spec, results_of(spec, lambda cell, k: 0.1))
-        measured, told = found["Metric against K of training"].figures
-        assert told.title == "d, mf: ndcg@20, as published"
+        measured, content = found["Metric against K of training"].figures
+        assert content.title == "d, mf: ndcg@20, as published"
         assert [point["ndcg@20"] for point in marks(measured, "ndcg@20")] == ["0.1", "0.1"]
-        assert [point["ndcg@20"] for point in marks(told, "ndcg@20")] == ["0.1379", "0.139"]
+        assert [point["ndcg@20"] for point in marks(content, "ndcg@20")] == ["0.1379", "0.139"]
 
     def test_baselines_are_drawn_too(self) -> None:
         variants = {"clean": {}, "noisy": {"data.noise": 0.5}}
@@ -186,16 +186,16 @@ class TestAgainstK:
 
     def test_a_loss_trained_for_each_k_is_one_line(self, table3: dict[str, Section]) -> None:
         """Table 3: at each K the one that was trained for it."""
-        measured, told = table3["Metric against K"].figures
+        measured, content = table3["Metric against K"].figures
         lines: dict[str, list[tuple[str, str]]] = {}
         for point in marks(measured, "name", "K, length of the list", "ndcg@K"):
             lines.setdefault(point["name"], []).append((point["K, length of the list"], point["ndcg@K"]))
         assert len(lines) == 10
         for name, points in lines.items():
             assert points == [(f"{k}", "0.2" if "trained for each K" in name else "0.1") for k in KS]
-        shown = [(point["name"], point["ndcg@K"]) for point in marks(told, "name", "ndcg@K")]
+        shown = [(point["name"], point["ndcg@K"]) for point in marks(content, "name", "ndcg@K")]
         assert ("slatk, trained for each K", "0.108") in shown  # SL@5 at 5, Health
-        assert told.title.endswith("as published")
+        assert content.title.endswith("as published")
         heat = [figure.title for figure in table3["K of training against K of the metric"].figures]
         assert heat == [f"amazon2014-health, mf, {loss}: ndcg@K" for loss in ("song_at_k", "slatk")]
         assert not [title for title in heat if "published" in title]  # it prints the diagonal alone

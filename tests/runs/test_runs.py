@@ -34,12 +34,14 @@ from shortlist.runs import (
     open_run,
     write_run,
 )
-from shortlist.runs.folder import lock
+from shortlist.runs.folder import MANIFEST, lock
 from shortlist.tasks import Collaborative
 
 SOURCE = str(Path(shortlist.__file__).parents[1])
 TABLES = ("ids.parquet", "history.parquet")
 """The tables of a split, which the task of a run writes."""
+
+NEW = '{"format": 1, "model": {}, "protocol": "new"}'
 
 FOLDER_MODULE = str(Path(shortlist.__file__).parent / "runs" / "folder.py")
 
@@ -77,7 +79,7 @@ def write(folder: Path, split: Split, overwrite: bool = False, name: str = "ease
 def test_a_run_comes_back_as_it_was(tmp_path: Path, split: Split) -> None:
     write(tmp_path / "a" / "run", split)
     run = open_run(tmp_path / "a" / "run")
-    assert sorted(path.name for path in run.folder.iterdir()) == sorted([*FILES, *TABLES])
+    assert sorted(path.name for path in run.folder.iterdir()) == sorted([*FILES, *TABLES, MANIFEST])
     assert run.config["model"] == {"name": "ease", "regularization": 300.0}
     assert run.users.values.to_list() == ["ann", "bob", "cleo", "dan"]
     assert run.items.values.dtype == pl.Int32
@@ -143,7 +145,7 @@ def test_test_lists_exclude_what_the_protocol_says(split: Split, tmp_path: Path)
         found = evaluate_split(model, asked, ks=[6])
         fitted = Fitted(model, "ease", Collaborative(asked), found, sections={"protocol": protocol}, seconds={})
         run = open_run(write_run(tmp_path / protocol, fitted).folder)
-        assert (run.split.protocol, len(run.known_pairs)) == (protocol, known)
+        assert (run.split.protocol, len(run.measured_exclusions)) == (protocol, known)
         assert evaluate_split(run.model, run.split, ks=[6]).test_means() == pytest.approx(run.metrics["test"])
 
 
@@ -263,7 +265,7 @@ os.fsync, Path.rename, shutil.rmtree = count(os.fsync), count(Path.rename), coun
 module._exchange = count({exchange})
 with module.new_folder(Path({str(target)!r}), overwrite=True) as draft:
     for name in {(*FILES, *TABLES)!r}:
-        (draft / name).write_text("new")
+        (draft / name).write_text({NEW!r})
 """
         ended = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": SOURCE}, check=False)
         assert ended.returncode in {0, -9}
@@ -271,7 +273,8 @@ with module.new_folder(Path({str(target)!r}), overwrite=True) as draft:
             check_target(target, overwrite=True)  # who comes next finds what was moved aside
         assert target.exists() or before == "nothing"
         if target.exists():
-            texts = {path.name: path.read_bytes() == b"new" for path in target.iterdir()}
+            texts = {path.name: path.read_text(errors="replace") == NEW for path in target.iterdir()}
+            texts.pop(MANIFEST, None)  # that of the run before
             assert texts.keys() == {*FILES, *TABLES}
             assert len(set(texts.values())) == 1
         write(target, split, overwrite=True)

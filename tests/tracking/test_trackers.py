@@ -23,6 +23,7 @@ from shortlist.data import load as load_data
 from shortlist.experiment import Callbacks, fit, plan
 from shortlist.runs import CHECKPOINT, open_run
 from shortlist.tracking import MLflow, TensorBoard, Tracker, trackers
+from shortlist.tracking.base import flatten
 from shortlist.training import Progress
 from shortlist.training.checkpoint import load
 
@@ -107,15 +108,15 @@ def figures_of(run: Path) -> Curves:
     return {name: [(metrics["epochs"], value)] for name, value in {**parts, **counts}.items()}
 
 
-def assert_same(told: Curves, own: Curves, *, times: bool = True) -> None:
+def assert_same(answer_json: Curves, own: Curves, *, times: bool = True) -> None:
     """To the precision of TensorBoard, which keeps 32 bits; the seconds to those of the log."""
-    assert told.keys() == own.keys()
-    for name in told:
-        assert [step for step, _ in told[name]] == [step for step, _ in own[name]], name
+    assert answer_json.keys() == own.keys()
+    for name in answer_json:
+        assert [step for step, _ in answer_json[name]] == [step for step, _ in own[name]], name
         if times or name != "epoch/seconds":
-            assert [value for _, value in told[name]] == pytest.approx([value for _, value in own[name]], rel=1e-6), (
-                name
-            )
+            assert [value for _, value in answer_json[name]] == pytest.approx(
+                [value for _, value in own[name]], rel=1e-6
+            ), name
 
 
 def by_mlflow(curves: Curves) -> Curves:
@@ -140,7 +141,7 @@ class TestTrain:
         config = open_run(out).config
         assert settings["run"] == run.data.params["run"] == str(out)
         for section in ("model", "loss", "optimizer", "training", "data"):
-            for name, value in config[section].items():
+            for name, value in flatten(config[section], ".").items():
                 plain = value if isinstance(value, bool | int | float | str) else str(value)
                 assert settings[f"{section}.{name}"] == plain
                 assert run.data.params[f"{section}.{name}"] == str(value)
@@ -238,8 +239,8 @@ class TestResume:
             return int(load(out / CHECKPOINT).facts["progress"]["epoch"])
 
         for _ in range(3):  # a checkpoint may come between the look and the kill
-            told = killed(arguments, tmp_path, when=lambda epochs: 0 < kept() < epochs - 1)
-            if 0 < kept() < told:
+            answer_json = killed(arguments, tmp_path, when=lambda epochs: 0 < kept() < epochs - 1)
+            if 0 < kept() < answer_json:
                 break
         else:
             pytest.fail("never killed between two checkpoints")
@@ -387,9 +388,9 @@ class TestFailuresInTheMiddle:
         assert answer.code == 0
         assert answer.err.count("\n") == 1
         assert answer.err.startswith("shortlist: mlflow: tracking disabled after an error; training continues: ")
-        told = {(entry["key"], entry["step"]) for batch in batches for entry in batch.get("metrics", [])}
-        assert {("epoch/loss", 1), ("epoch/loss", 2)} <= told
-        assert ("epoch/loss", 4) not in told
+        answer_json = {(entry["key"], entry["step"]) for batch in batches for entry in batch.get("metrics", [])}
+        assert {("epoch/loss", 1), ("epoch/loss", 2)} <= answer_json
+        assert ("epoch/loss", 4) not in answer_json
         assert open_run(tmp_path / "run").metrics == {key: answer.json[key] for key in answer.json if key != "run"}
 
 

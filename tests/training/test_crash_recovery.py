@@ -134,7 +134,7 @@ class TestKills:
             found.append(short.look(out))
             short.finish(out)
             left_over = [path.name for path in out.parent.iterdir() if path != out]
-            assert left_over == [] or (found[-1] == "a run" and left_over[0].startswith(".run.new-"))
+            assert left_over == [] or (found[-1] == "a run" and left_over[0].startswith((".run.new-", ".run.old-")))
         steps = ["nothing", "a checkpoint", "a run"]
         assert found == sorted(found, key=steps.index)  # what was there once is not lost again
         assert min(found.count(step) for step in steps) > 1

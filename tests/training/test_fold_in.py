@@ -203,9 +203,9 @@ def test_a_model_that_is_no_number_is_said_to_be_damaged(train: Interactions) ->
     model = MF(dim=4)
     model.initialize(train, torch.Generator().manual_seed(0))
     model.item.data[3, 1] = torch.nan
-    with pytest.raises(ShortlistError, match="fold_in: the loss of the histories is not finite") as told:
+    with pytest.raises(ShortlistError, match="fold_in: the loss of the histories is not finite") as content:
         fold_in(model, SL(), [np.array([1, 3])])
-    assert "optimizer" not in str(told.value)
+    assert "optimizer" not in str(content.value)
 
 
 def test_who_stands_against_a_history_is_whom_the_run_trained_with(train: Interactions) -> None:

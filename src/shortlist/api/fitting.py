@@ -47,6 +47,7 @@ def fit(
     optimizer: OptimizerSettings | None = None,
     preset: str | None = None,
     tune: str | float | None = None,
+    final: bool = False,
     seed: int | None = None,
     ks: Sequence[int] | None = None,
     out: str | Path | None = None,
@@ -68,6 +69,8 @@ def fit(
     - ``training``, ``optimizer``: settings as objects.
     - ``preset``: the settings of a published result, as defaults.
     - ``tune``: time budget for tuning on validation: ``"90s"``, ``"2m"``, ``"1h"`` or seconds.
+    - ``final``: after the evaluation, refit on all data (train, validation and test) for the number of epochs that was
+      best on validation. The metrics stay those of the model before; lists leave out all known items.
     - ``seed``: by default the seed of the split.
     - ``out``: a run folder to write; training then keeps a checkpoint there, from which ``resume`` continues.
     - ``callbacks``, ``trackers`` (``"tensorboard=DIR"``, ``"mlflow=URI"``), ``progress``: receivers of the progress.
@@ -75,10 +78,12 @@ def fit(
     >>> from shortlist.data import load
     >>> split = load("debian", seed=0)
     >>> fit(split, "popularity").recommend(["git"], k=2)["item_id"].to_list()
-    ['libc6', 'libstdc++6']
+    ['libstdc++6', 'libgcc-s1']
     """
+    notes: tuple[str, ...] = ()
     if not isinstance(data, Split | Task):
         data = load(data)
+        notes = data.notes
     names = Request.of(model, loss, k=k, settings=settings, training=training, optimizer=optimizer, start=preset)
     chosen = names.config()
     source: Mapping[str, Any] = data.origin if isinstance(data, Split) else {}
@@ -90,14 +95,16 @@ def fit(
     followers = _trackers(trackers)
     bars = progress_callbacks(chosen) if progress and callbacks is None else nullcontext(callbacks or Callbacks())
     with bars as calls:
+        for note in notes:
+            calls.warning(note)
         if tune is not None:
             if followers or resume:
                 raise InputError("fit: expected neither trackers nor resume with tune, received them")
-            result = names.tuned(data, seconds_of(tune), config, lengths, target, overwrite, calls)
+            result = names.tuned(data, seconds_of(tune), config, lengths, target, overwrite, calls, final)
         else:
             result = run_experiment(
                 chosen, data, target, config=config, ks=lengths, resume=resume, overwrite=overwrite, callbacks=calls,
-                trackers=followers,
+                trackers=followers, final=final,
             )  # fmt: skip
     return Recommender(result.fitted if result.written is None else result.written)
 
@@ -143,7 +150,9 @@ class Request:
         if k is not None and own_k is not None and own_k != k:
             raise InputError(f"fit.k: expected {own_k}, the K of the loss, or none, received {k}")
         model_name = model if isinstance(model, str) else models.name_of(type(model))
-        loss_name = loss if isinstance(loss, str) or loss is None else losses.name_of(type(loss))
+        loss_name = (
+            losses.resolve(loss) if isinstance(loss, str) else None if loss is None else losses.name_of(type(loss))
+        )
         begin: Mapping[str, Mapping[str, Any]] = {}
         length = k if k is not None else own_k
         if start is not None:
@@ -165,6 +174,7 @@ class Request:
         out: Path | None,
         overwrite: bool,
         callbacks: Callbacks,
+        final: bool = False,
     ) -> ExperimentResult:
         """The best of the trials on validation within this number of seconds, evaluated on test."""
         from shortlist.tuning import KEPT_BACK, finish, prepare, space_of, work
@@ -180,7 +190,7 @@ class Request:
             )  # fmt: skip
             with callbacks.stage("tuning"):
                 work(study, data, until=until)
-            return finish(study, data, out, config=config, ks=ks, overwrite=overwrite, callbacks=callbacks)
+            return finish(study, data, out, config=config, ks=ks, overwrite=overwrite, callbacks=callbacks, final=final)
 
 
 def seconds_of(text: str | float) -> float:

@@ -16,7 +16,7 @@ from shortlist.data.frames import from_polars
 from shortlist.errors import InputError
 from shortlist.models import Model
 from shortlist.recommend import recommend, recommend_to, similar
-from shortlist.recommend.recommend import IdList, UnknownUsers
+from shortlist.recommend.recommend import ColumnNames, FilterSeen, IdList, UnknownUsers
 from shortlist.runs import Fitted, FittedModel, Run, copy_run, evaluate_task, open_run, write_run
 from shortlist.tasks import Part, Task
 
@@ -63,6 +63,7 @@ class Recommender:
         """
         found = self.fitted.evaluations if isinstance(self.fitted, Fitted) and ks is None and not pairwise else None
         if found is None:
+            self.fitted.check_measurable("evaluate")
             ks = self._measured_ks() if ks is None else ks
             found = evaluate_task(self.model, self.task, ks=ks, pairwise=pairwise)
         return metrics_of(found.test if part == "test" else found.valid, found.beyond_accuracy, self.task, part)
@@ -79,25 +80,30 @@ class Recommender:
         history: IdList | None = None,
         only: IdList | None = None,
         exclude: IdList | None = None,
-        filter_seen: bool = True,
+        filter_seen: FilterSeen = True,
         unknown_users: UnknownUsers = "error",
+        strict: bool = True,
+        columns: ColumnNames = "standard",
     ) -> Any:
         """The K best items of the given users, of all users, or of a user given by a ``history`` of items.
 
-        A frame of ``user_id`` (not with a history), ``item_id``, ``rank`` from 1 and ``score``. With ``filter_seen``,
-        lists leave out the items that were excluded for the user in the test evaluation, or those of the history.
-        ``only`` and ``exclude`` are items. Users who were not in training are an error, or get the most popular items
-        with ``unknown_users="popular"``.
+        A frame of ``user_id`` (not with a history), ``item_id``, ``rank`` from 1 and ``score``. Lists leave out every
+        known item of the user (train, validation and test), or those of the history. ``filter_seen="measured"`` gives
+        the lists that were measured, which may hold items of test; ``False`` leaves nothing out. ``only`` and
+        ``exclude`` are items. Users who were not in training are an error, get the most popular items
+        (``unknown_users="popular"``) or no list (``"skip"``). Unknown items of ``only``, ``exclude`` and ``history``
+        are an error, or skipped with ``strict=False``. ``columns="data"`` names the columns of users and items as in
+        the data.
         """
+        options: dict[str, Any] = {"only": only, "exclude": exclude, "filter_seen": filter_seen}
+        options |= {"strict": strict, "columns": columns}
         if history is not None:
             if users is not None:
                 raise InputError("recommend: expected users or a history, received both")
-            lists = recommend_to(self.fitted, history, k, only=only, exclude=exclude, filter_seen=filter_seen)
+            lists = recommend_to(self.fitted, _as_list(history), k, **options)
         else:
             asked = None if users is None else _as_list(users)
-            lists = recommend(
-                self.fitted, asked, k, only=only, exclude=exclude, filter_seen=filter_seen, unknown_users=unknown_users
-            )
+            lists = recommend(self.fitted, asked, k, unknown_users=unknown_users, **options)
         return self._in_frame_library(lists)
 
     def similar(
@@ -111,6 +117,7 @@ class Recommender:
 
         ``titles`` maps item ids to display names. Needs the extra ``shortlist[report]``.
         """
+        self.fitted.check_measurable("report")
         from shortlist.report import render
         from shortlist.report.run import run_page
 

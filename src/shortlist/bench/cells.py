@@ -19,9 +19,6 @@ from shortlist.parameters import Configured
 from shortlist.runs import FORMAT, result_config
 from shortlist.training import OptimizerSettings, TrainingSettings
 
-PROTOCOL = "irbenchmark"
-"""Default protocol: that of the authors of SL@K."""
-
 
 @dataclass(frozen=True, eq=False)
 class Cell:
@@ -61,7 +58,7 @@ class Cell:
 
     def data_options(self, seed: int | None = None) -> LoadOptions:
         """Options for loading the dataset. The seed is that of the cell unless given here or in the settings."""
-        given = {"protocol": PROTOCOL, "seed": self.seed if seed is None else seed, **self.settings.get("data", {})}
+        given = {"seed": self.seed if seed is None else seed, **self.settings.get("data", {})}
         texts = {name: value for name, value in given.items() if isinstance(value, str)}
         return LoadOptions.from_text(texts, **{name: value for name, value in given.items() if name not in texts})
 
@@ -129,19 +126,33 @@ def cells(spec: Spec) -> Iterator[Cell]:
                     yield Cell(**place, variant=variant, seed=seed, k=spec.k, ks=ks, settings=settings)
 
 
-def select(grid: Sequence[Cell], names: Sequence[str]) -> list[Cell]:
+def select(grid: Sequence[Cell], names: Sequence[str], spec: Spec | None = None) -> list[Cell]:
     """The cells that match the given names: each axis with a matching name is restricted to these names.
 
-    Naming a model or loss excludes the baselines and vice versa, unless both are named.
+    Naming a model or loss excludes the baselines and vice versa, unless both are named. With ``spec``, the names that
+    its papers use count, too: ``SL@20``, ``Health``.
 
     >>> from shortlist.bench import read_spec
     >>> {cell.loss for cell in select(list(cells(read_spec("slatk-table18"))), ["slatk"])}
     {'slatk'}
+    >>> spec = read_spec("slatk-table4")
+    >>> {(cell.dataset, cell.label) for cell in select(list(cells(spec)), ["SL@20", "Health"], spec)}
+    {('amazon2014-health', 'slatk/k20')}
     """
     known = {name for cell in grid for name in cell.place if name}
+    papers = {} if spec is None else _names_of_papers(spec)
+    labels: set[str] = set()
+    translated = []
     for name in names:
-        if name not in known:
-            raise unknown("--only", "name", name, known)
+        if name in known:
+            translated.append(name)
+            continue
+        ours = papers.get(_plain(name), set())
+        if not ours:
+            raise unknown("--only", "name", name, {*known, *_shown_names(spec)})
+        labels |= ours - known
+        translated += sorted(ours & known)
+    names = translated
     baselines = {cell.model for cell in grid if not cell.loss}
     wanted_names = {
         "dataset": {cell.dataset for cell in grid}.intersection(names),
@@ -154,15 +165,55 @@ def select(grid: Sequence[Cell], names: Sequence[str]) -> list[Cell]:
     def agrees(cell: Cell, axes: Iterable[str]) -> bool:
         return all(not wanted_names[axis] or getattr(cell, axis) in wanted_names[axis] for axis in axes)
 
+    def agrees_on_loss(cell: Cell) -> bool:
+        return cell.label in labels or (not labels and agrees(cell, ["loss"])) or cell.loss in wanted_names["loss"]
+
     def wanted(cell: Cell) -> bool:
-        is_trained, trained = bool(cell.loss), bool(wanted_names["model"] or wanted_names["loss"])
+        is_trained, trained = bool(cell.loss), bool(wanted_names["model"] or wanted_names["loss"] or labels)
         if not agrees(cell, ("dataset", "variant")):
             return False
         if is_trained:
-            return (trained or not wanted_names["baseline"]) and agrees(cell, ("model", "loss"))
+            return (trained or not wanted_names["baseline"]) and agrees(cell, ["model"]) and agrees_on_loss(cell)
         return cell.model in wanted_names["baseline"] if wanted_names["baseline"] else not trained
 
     return [cell for cell in grid if wanted(cell)]
+
+
+def _names_of_papers(spec: Spec) -> dict[str, set[str]]:
+    """Our names by those of the spec's published table, else by the other names of losses; in plain letters."""
+    found: dict[str, set[str]] = {}
+    for theirs, ours in _published_names(spec):
+        found.setdefault(_plain(theirs), set()).add(ours)
+    for alias, ours in _aliases(spec):
+        found.setdefault(_plain(alias), {ours})
+    return found
+
+
+def _published_names(spec: Spec) -> Iterator[tuple[str, str]]:
+    """The published names of datasets, models, losses, and losses with a variant, each with ours."""
+    for ours, theirs in ({} if spec.published is None else spec.published.names).items():
+        named = {"dataset": theirs} if isinstance(theirs, str) else theirs
+        k = named.get("train_k")
+        for column in ("dataset", "loss"):
+            if column in named:
+                yield named[column].replace("@K", f"@{k or 'K'}"), ours
+
+
+def _aliases(spec: Spec) -> Iterator[tuple[str, str]]:
+    """Other names of the losses, with the K of the grid too."""
+    for name in spec.losses:
+        for alias in vars(losses[name]).get("aliases", ()):
+            yield alias, name
+            yield alias.replace("@K", f"@{spec.k}"), name
+
+
+def _shown_names(spec: Spec | None) -> set[str]:
+    return set() if spec is None else {theirs for theirs, _ in [*_published_names(spec), *_aliases(spec)]}
+
+
+def _plain(name: str) -> str:
+    """A name without case, spaces and hyphens."""
+    return name.lower().replace(" ", "").replace("-", "")
 
 
 def lengths(metrics: Iterable[str]) -> list[int]:

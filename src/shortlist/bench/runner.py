@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ from shortlist.errors import InputError, Interrupted, ShortlistError, WriteError
 from shortlist.experiment import fit
 from shortlist.files import json_text
 from shortlist.runs import CHECKPOINT, Run, RunLocked, checked_ks, default_ks, fingerprint, open_run, remeasure
-from shortlist.runs.folder import lock, replace_file, writing
+from shortlist.runs.folder import lock, remove_run, replace_file, writing
 from shortlist.tracking import Tracker
 
 FAILED, UNMEASURED, LOCKS = "failed.json", "unmeasured.json", ".locks"
@@ -127,7 +126,7 @@ class Bench:
         if not (path / "config.json").is_file():
             return None
         try:
-            run = open_run(path)
+            run = open_run(path, check=False)
             _check_seconds(run)
         except InputError as problem:
             return Failure(cell, _removable(str(problem)))
@@ -164,7 +163,7 @@ class Bench:
         path = self.path(cell)
         with self._locked(path), writing(path):
             if (path / FAILED).is_file():
-                shutil.rmtree(path)
+                remove_run(path)
             (path / UNMEASURED).unlink(missing_ok=True)
 
     def run(self, cell: Cell, on_result: OnResult = lambda cell, result: None) -> Result:

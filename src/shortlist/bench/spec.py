@@ -26,6 +26,9 @@ _SHIPPED = files("shortlist.bench") / "specs"
 SHIPPED: tuple[str, ...] = tuple(sorted(entry.name.removesuffix(".yaml") for entry in _SHIPPED.iterdir()))
 """Names of the shipped specifications."""
 
+MAX_TEXT, MAX_DEPTH, MAX_VALUES = 1_000_000, 50, 100_000
+"""Limits of a file: its characters, its levels of nesting, and its values with all aliases replaced."""
+
 AXES = ("dataset", "model", "loss", "variant")
 """The axes that identify a place of the grid."""
 
@@ -146,15 +149,46 @@ def name_of(source: str | Path) -> str:
 
 def _parsed(text: str, owner: str) -> Any:
     """Parse YAML and refuse repeated keys, of which the first would be lost silently."""
+    if len(text) > MAX_TEXT:
+        raise InputError(f"{owner}: expected at most {MAX_TEXT:,} characters, received {len(text):,}")
+    _check_depth(text, owner)
     loader = yaml.SafeLoader(text)
     try:
         node = loader.get_single_node()
         if node is None:
             return None
+        _check_expanded(node, owner)
         _check_once(node, owner, set())
         return loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+def _check_depth(text: str, owner: str) -> None:
+    """Refuse deep nesting before the parser follows it."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise InputError(f"{owner}: expected at most {MAX_DEPTH} levels of nesting, received more")
+
+
+def _check_expanded(root: yaml.Node, owner: str) -> None:
+    """Refuse aliases that refer to themselves, or that stand for more values than anybody writes."""
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node, above: frozenset[int]) -> int:
+        if isinstance(node, yaml.ScalarNode):
+            return 1
+        if id(node) in above or len(above) > MAX_DEPTH:
+            raise InputError(f"{owner}: expected values without cycles and deep nesting, received an alias to itself")
+        if id(node) not in sizes:
+            parts = [each for pair in node.value for each in (pair if isinstance(pair, tuple) else (pair,))]
+            sizes[id(node)] = 1 + sum(size(each, above | {id(node)}) for each in parts)
+        return sizes[id(node)]
+
+    if size(root, frozenset()) > MAX_VALUES:
+        raise InputError(f"{owner}: expected at most {MAX_VALUES:,} values, received more (by aliases?)")
 
 
 def _check_once(node: yaml.Node, owner: str, seen: set[int]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import polars as pl
 
 from shortlist.bench.results import HEAD, MEASURED, NUMBERS, Row
+from shortlist.formatting import plain
 from shortlist.metrics import SIGNIFICANCE
 
 MANY = 8
@@ -29,14 +31,14 @@ def to_markdown(rows: Sequence[Row]) -> str:
     """
     lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * (len(HEAD) - len(NUMBERS)) + "---:|" * len(NUMBERS)]
     for row in rows:
-        texts = [text.replace("|", r"\|").replace("*", r"\*") for text in row.texts()]
+        texts = [_markdown(text) for text in row.texts()]
         if row.is_best_baseline:
             texts[MEASURED] = f"<u>{texts[MEASURED]}</u>"
         if row.is_best:
             texts[MEASURED] = f"**{texts[MEASURED]}**"
         lines.append("| " + " | ".join(texts) + " |")
-    failures = [f"- {text}" for text in why_failed(rows)]
-    notes = [word for note in notes_of(rows) for word in ("", note.replace("*", r"\*"))]
+    failures = [f"- {without_html(text)}" for text in why_failed(rows)]
+    notes = [word for note in notes_of(rows) for word in ("", without_html(note).replace("*", r"\*"))]
     return "\n".join([*lines, *notes, *(["", "Failed:", "", *failures] if failures else [])]) + "\n"
 
 
@@ -45,7 +47,34 @@ def to_csv(rows: Sequence[Row]) -> str:
     records = [{**row.as_json(), "failures": "; ".join(_why(row)), "values": " ".join(map(repr, row.values.values())),
                 "versions": " ".join(row.versions), "seeds": " ".join(map(str, row.values))}
                for row in rows]  # fmt: skip
-    return pl.DataFrame(records, infer_schema_length=None).write_csv()
+    return without_formulas(pl.DataFrame(records, infer_schema_length=None)).write_csv()
+
+
+def without_formulas(table: pl.DataFrame) -> pl.DataFrame:
+    """A table whose texts no spreadsheet takes for formulas: those that begin as one get an apostrophe before them.
+
+    >>> without_formulas(pl.DataFrame({"loss": ["=1+1", "sl", "-0.5"]}))["loss"].to_list()
+    ["'=1+1", 'sl', '-0.5']
+    """
+    text = pl.col(pl.String)
+    is_formula = text.str.contains(r"^[=+\-@\t\r\n]") & text.cast(pl.Float64, strict=False).is_null()
+    return table.with_columns(pl.when(is_formula).then("'" + text).otherwise(text).name.keep())
+
+
+def without_html(text: str) -> str:
+    """A text for Markdown in one line and without HTML.
+
+    >>> without_html("<b>\\nx")
+    '&lt;b> x'
+    """
+    return re.sub("<(?=[A-Za-z/!?])", "&lt;", plain(" ".join(text.split("\n"))))
+
+
+def _markdown(text: str) -> str:
+    """A cell of a Markdown table."""
+    for sign in "|*[]`":
+        text = text.replace(sign, f"\\{sign}")
+    return without_html(text)
 
 
 def to_latex(rows: Sequence[Row]) -> str:
@@ -60,7 +89,7 @@ def to_latex(rows: Sequence[Row]) -> str:
             texts[MEASURED] = rf"\textbf{{{texts[MEASURED]}}}"
         lines.append(" & ".join(texts) + r" \\")
     comments = [*notes_of(rows), *(f"Failed: {text}" for text in why_failed(rows))]
-    return "\n".join([*lines, r"\hline", r"\end{tabular}", *(f"% {comment}" for comment in comments)]) + "\n"
+    return "\n".join([*lines, r"\hline", r"\end{tabular}", *(f"% {plain(comment)}" for comment in comments)]) + "\n"
 
 
 def notes_of(rows: Sequence[Row]) -> list[str]:

@@ -16,6 +16,7 @@ DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and exit. ``SHORTLIST_DEBUG=1`` in the environment prints tracebacks."""
     _share_cores()
+    _prepare_streams()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
     try:
@@ -41,7 +42,9 @@ def run(arguments: Sequence[str]) -> int:
     except UsageError as problem:
         return _fail(problem, problem.format_message(), BAD_INPUT)
     except InputError as problem:
-        return _fail(problem, str(problem), BAD_INPUT)
+        from shortlist.cli.load_flags import as_flags
+
+        return _fail(problem, as_flags(str(problem)), BAD_INPUT)
     except Interrupted as problem:
         return _say(str(problem), INTERRUPTED)
     except ShortlistError as problem:
@@ -52,6 +55,9 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, Abort):
         return _say("interrupted", INTERRUPTED)
     except Exception as problem:
+        if isinstance(problem, MemoryError) or "allocate memory" in str(problem):
+            first_line = next(iter(str(problem).splitlines()), "")
+            return _fail(problem, f"not enough memory: {first_line:.300}", FAILED)
         return _fail(
             problem, f"{type(problem).__name__}: {problem!s:.300} (set SHORTLIST_DEBUG=1 for a traceback)", FAILED
         )
@@ -70,6 +76,21 @@ def _share_cores() -> None:
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+
+def _prepare_streams() -> None:
+    """Make output possible everywhere: closed streams go nowhere, and what an encoding lacks is written as escapes."""
+    for descriptor in (0, 1, 2):  # in order: the lowest free descriptor is taken
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 _interrupts: list[int] = []
@@ -95,5 +116,7 @@ def _show_warning(message: Warning | str, *details: object, **more: object) -> N
 
 
 def _say(message: str, code: int) -> int:
-    print("shortlist:", " ".join(message.split()), file=sys.stderr)
+    from shortlist.formatting import plain
+
+    print("shortlist:", plain(" ".join(message.split())), file=sys.stderr)
     return code

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from shortlist.cli.load_flags import load_options, with_load_flags
-from shortlist.cli.output import AsJson, print_json, print_table
+from shortlist.cli.load_flags import load_options, print_notes, with_load_flags
+from shortlist.cli.output import AsJson, echo, print_json, print_table
 from shortlist.cli.settings import Data
 from shortlist.formatting import format_value
 from shortlist.progress import progress_bar
@@ -40,6 +40,7 @@ def info(
     options = load_options(flags)
     with progress_bar(f"reading {source}"):
         split = load(source, options)
+    print_notes(split)
     facts = describe(split)
     if as_json:
         print_json({"source": source, **facts})
@@ -71,7 +72,7 @@ def list_sets(
         rows.append((name, known.title, f"{known.interactions:,}", "downloaded" if places[name] else "available"))
     print_table(["name", "what", "interactions", "state"], rows)
     for terms in dict.fromkeys(known.terms for known in SETS.values()):
-        print(f"{', '.join(name for name, known in SETS.items() if known.terms == terms)}: {terms}")
+        echo(f"{', '.join(name for name, known in SETS.items() if known.terms == terms)}: {terms}")
 
 
 def _as_facts(places: dict[str, Path | None]) -> dict[str, dict[str, Any]]:
@@ -112,13 +113,19 @@ def get(
     if as_json:
         print_json({"name": name, "file": str(path)})
     else:
-        print(path)
+        echo(path)
+
+
+def _time_span(time: dict[str, Any]) -> str:
+    """First and last time: as dates where they are dates or Unix times."""
+    first, last = (time[f"{end}_date"] or f"{time[end]:,}" for end in ("first", "last"))
+    return f"{first} to {last}"
 
 
 def _show(source: str, facts: dict[str, Any]) -> None:
     spreads = [key for key, value in facts.items() if isinstance(value, dict) and "median" in value]
     plain = [
-        (key.replace("_", " "), format_value(value))
+        (key.replace("_", " "), _time_span(value) if key == "time" else format_value(value))
         for key, value in facts.items()
         if key not in spreads and value is not None
     ]

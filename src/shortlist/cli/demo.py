@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shortlist.cli.output import AsJson, print_json, print_table
+from shortlist.cli.output import AsJson, echo, print_json, print_table
 from shortlist.errors import MissingExtra
 from shortlist.progress import progress_bar
 
@@ -82,7 +81,7 @@ def demo(
         page = None
         missing.append(f"no report: {problem}")
     for line in missing:
-        print(f"shortlist: {line}", file=sys.stderr)
+        echo(f"shortlist: {line}", err=True)
     if as_json:
         print_json(
             {
@@ -98,10 +97,10 @@ def demo(
     for example in lists:
         rows = [(place.rank, place.item, place.title, "✓" if place.hit else "") for place in example.lists[best.name]]
         print_table(["", "package", "what it is", "held out"], rows, title=f"{best.name} for {example.user}")
-    print(f"✓ was held out of training and found by the model. Best on validation: {best.name}.")
+    echo(f"✓ was held out of training and found by the model. Best on validation: {best.name}.")
     if page is not None:
-        print(f"Page: {page}")
-    print(f"Next: shortlist report {best.folder} --out run.html   |   shortlist recommend {best.folder} --user git")
+        echo(f"Page: {page}")
+    echo(f"Next: shortlist report {best.folder} --out run.html   |   shortlist recommend {best.folder} --user git")
 
 
 def _fit_all(

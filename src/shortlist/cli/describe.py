@@ -51,10 +51,13 @@ def parameter_facts(registered: type[Configured]) -> dict[str, dict[str, Any]]:
 
 def print_parameters(section: str, registered: type[Configured], width: int | None = None) -> None:
     """Print the parameters as a table, if there are any."""
+    from rich.text import Text
+
     rows = []
     for key, parameter in registered.declared.items():
         tuned = "" if parameter.search is None else f"; tuned in {parameter.search}"
         meaning = f"{parameter.help}\n{parameter.allowed()}{tuned}"
-        rows.append((f"{section}.{key}", "none" if parameter.default is None else parameter.default, meaning))
+        default = "none" if parameter.default is None else parameter.default
+        rows.append((f"{section}.{key}", default, Text(meaning)))  # it has lines
     if rows:
         print_table(["setting", "default", "meaning, allowed values, search space"], rows, width=width)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from shortlist.cli.output import AsJson, print_json, print_table
+from shortlist.cli.output import AsJson, echo, print_json, print_table
 from shortlist.cli.settings import Ks, parse_ks
 from shortlist.formatting import format_interval
 from shortlist.progress import progress_bar
@@ -35,6 +35,7 @@ def evaluate(
 
     lengths = parse_ks(ks)
     opened = open_run(run)
+    opened.check_measurable(str(run))
     begin = perf_counter()
     with progress_bar("evaluating") as report:
         evaluations = evaluate_task(opened.model, opened.task, ks=lengths, pairwise=pairwise, progress=report)
@@ -59,4 +60,4 @@ def evaluate(
         return
     rows = [(name, f"{mean:.4f}", format_interval(intervals.get(name))) for name, mean in means.items()]
     print_table(["metric", "test", "95 % interval"], rows, title=f"{opened.config['model']['name']} ({run})")
-    print(f"{len(test.queries_R):,} users measured, {test.n_skipped:,} without test items; protocol {opened.protocol}")
+    echo(f"{len(test.queries_R):,} users measured, {test.n_skipped:,} without test items; protocol {opened.protocol}")

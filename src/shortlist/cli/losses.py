@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from shortlist.cli.describe import Name, parameter_facts, print_description, print_parameters
-from shortlist.cli.output import AsJson, print_json
+from shortlist.cli.output import AsJson, echo, print_json
 from shortlist.progress import progress_bar
 
 NARROW = 80
@@ -33,10 +33,13 @@ def losses(
 
     shortlist losses slatk
 
+    shortlist losses infonce
+
     shortlist losses --out losses.md
     """
     from shortlist.losses import registry
 
+    name = None if name is None else registry.resolve(name)
     if out is not None:
         _write(out, name, as_json)
     else:
@@ -52,6 +55,7 @@ def _facts(name: str) -> dict[str, Any]:
     return {
         "family": family_name(loss),
         "summary": summary(loss),
+        "aliases": list(vars(loss).get("aliases", ())),
         "formula": loss.formula,
         "target": loss.target,
         "citation": loss.citation,
@@ -73,6 +77,7 @@ def _print(name: str) -> None:
     print(_wrapped(f"{name}: {summary(loss)}") + "\n")
     facts = {
         "formula": loss.formula,
+        "aliases": ", ".join(vars(loss).get("aliases", ())),
         "made for": loss.target,
         "scores": loss.similarity.replace("_", "-"),
         "candidates": against(loss),
@@ -121,7 +126,7 @@ def _write(out: Path, name: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"page": str(out), "pictures": {"folder": str(place), "count": len(pictures)}})
     else:
-        print(f"Page: {out}, with {len(pictures)} pictures in {place}")
+        echo(f"Page: {out}, with {len(pictures)} pictures in {place}")
 
 
 def _wrapped(text: str, start: str = "") -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from shortlist.cli.describe import Name, parameter_facts, print_description, print_parameters
-from shortlist.cli.output import AsJson, print_json, print_table
+from shortlist.cli.output import AsJson, echo, print_json, print_table
 
 
 def models(
@@ -66,7 +66,7 @@ def _write(out: Path, name: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"page": str(out)})
     else:
-        print(f"Page: {out}")
+        echo(f"Page: {out}")
 
 
 def _learns(name: str) -> str:

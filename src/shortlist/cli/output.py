@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
+from shortlist.formatting import plain
+
+_UNSAFE_IN_JSON = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 
 
 def print_json(content: Mapping[str, Any]) -> None:
-    """Print one JSON object to stdout, with null for numbers that are not finite."""
-    print(json.dumps(_without_infinity(content), indent=2, ensure_ascii=False, allow_nan=False))
+    """Print one JSON object to stdout, with null for numbers that are not finite.
+
+    Text is escaped as far as the terminal's encoding or its control characters demand.
+    """
+    is_unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    text = json.dumps(_without_infinity(content), indent=2, ensure_ascii=not is_unicode, allow_nan=False)
+    print(_UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
+def echo(text: object, *, err: bool = False) -> None:
+    """Print a line to stdout or stderr. Control characters in it, which may come from data, are written out."""
+    print(plain(text), file=sys.stderr if err else sys.stdout, flush=err)
 
 
 def _without_infinity(content: Any) -> Any:
@@ -38,12 +53,13 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, box=SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    shown = Text(plain(title)) if title else None  # a text has no markup
+    table = Table(title=shown, box=SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
     for place, name in enumerate(columns):
         numeric = any(_is_number(row[place]) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(Text(plain(name)), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+        table.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row))
     Console(width=None if sys.stdout.isatty() else width or 160, soft_wrap=True).print(table)
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from shortlist.cli.evaluate import RunFolder
-from shortlist.cli.output import AsJson, print_json, print_table
+from shortlist.cli.output import AsJson, echo, print_json, print_table
 from shortlist.errors import InputError
+from shortlist.formatting import plain
 from shortlist.progress import progress_bar
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from shortlist.recommend import Skipped
+    from shortlist.recommend.recommend import ColumnNames, UnknownUsers
     from shortlist.runs import Run
 
 ALL_USERS = "all"
@@ -36,11 +41,33 @@ def recommend(
     only: Annotated[
         str | None, typer.Option("--only", metavar="FILE|a,b", help="Restrict the lists to these items.")
     ] = None,
+    as_measured: Annotated[
+        bool,
+        typer.Option("--as-measured", help="The lists that were measured: items of the test part may be in them."),
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse unknown ids instead of skipping them.")] = False,
+    names: Annotated[
+        Path | None,
+        typer.Option(
+            "--names", metavar="TABLE", help="Titles of items: .csv, .tsv or .parquet with columns item and title."
+        ),
+    ] = None,
+    columns: Annotated[
+        str,
+        typer.Option("--columns", metavar="standard|data", help="Names of the columns: user_id, item_id, or data's."),
+    ] = "standard",
     as_json: AsJson = False,
 ) -> None:
-    """Recommend items to one user or to many, by external ids. Known items of a user are excluded.
+    """Recommend items to one user or to many, by external ids.
 
-    --history recommends to a user who was not in training; it needs a model of vectors (mf, lightgcn, ials, …).
+    Lists leave out every item that the data has for the user: train, validation and test. --as-measured leaves out only
+    what the evaluation did.
+
+    --history recommends to a user who was not in training, by a model of vectors (mf, lightgcn, ials, …), EASE, ItemKNN
+    or popularity.
+
+    Unknown ids in --users FILE, --only, --exclude and --history are skipped, with their number on stderr; --strict
+    refuses them.
 
     [bold]Examples[/bold]
 
@@ -51,10 +78,14 @@ def recommend(
     shortlist recommend runs/ease --users some.txt --only in_stock.txt --exclude a17,b4 --out lists.csv
 
     shortlist recommend runs/mf --history python3-numpy,python3-scipy --k 10
+
+    shortlist recommend runs/mf --users all --names titles.csv --columns data --out lists.csv
     """
     from shortlist.cli.files import check_out, read_ids, write_table
+    from shortlist.data.titles import read_titles
     from shortlist.recommend import recommend as lists_of
-    from shortlist.recommend import recommend_to
+    from shortlist.recommend import recommend_parts, recommend_to
+    from shortlist.recommend.recommend import add_titles, column_names
     from shortlist.runs import open_run
 
     given = [
@@ -66,41 +97,83 @@ def recommend(
     if users is not None and out is None:
         raise InputError("recommend: expected --out FILE.parquet or FILE.csv with --users, received none")
     if out is not None:
-        check_out(out)
+        check_out(out, run=run)
     ids = [user] if users is None else None if users == ALL_USERS else read_ids(users, "user")
     excluded, allowed = read_ids(exclude, "item"), read_ids(only, "item")
     items = read_ids(history, "item")
+    titles = None if names is None else read_titles(names)
     opened = open_run(run)
+    naming = column_names(opened, cast("ColumnNames", columns))
+    item_column, user_column = naming.get("item_id", "item_id"), naming.get("user_id", "user_id")
+    unknown: dict[str, int] = {}
+
+    def on_skipped(skipped: Skipped) -> None:
+        unknown[skipped.what] = len(skipped.ids)
+        print(f"shortlist: --{plain(str(skipped))}", file=sys.stderr)
+
+    options: dict[str, Any] = {"exclude": excluded, "only": allowed, "strict": strict, "on_skipped": on_skipped}
+    options |= {"filter_seen": "measured" if as_measured else True, "columns": columns}
+    missing: UnknownUsers = "error" if user is not None or strict else "skip"
+    if users is not None and out is not None:
+        with progress_bar("ranking") as report:
+            parts = recommend_parts(opened, ids, k, unknown_users=missing, progress=report, **options)
+            titled = parts if titles is None else (add_titles(part, titles, item_column) for part in parts)
+            n_rows, n_users = _write_all(titled, out, user_column)
+        if as_json:
+            more = {"unknown": unknown} if unknown else {}
+            print_json({"users": n_users, "rows": n_rows, "out": str(out), **more})
+        else:
+            echo(f"{n_users:,} users, {n_rows:,} rows: {out}")
+        return
     with progress_bar("ranking") as report:
         if items is not None:
-            lists = recommend_to(opened, items, k, exclude=excluded, only=allowed)
+            lists = recommend_to(opened, items, k, **options)
         else:
-            lists = lists_of(opened, ids, k, exclude=excluded, only=allowed, progress=report)
+            lists = lists_of(opened, ids, k, unknown_users=missing, progress=report, **options)
+    if titles is not None:
+        lists = add_titles(lists, titles, item_column)
     if out is not None:
         write_table(lists, out)
-    if items is not None:
-        _print_new_user(lists, history or "", out, as_json)
-    elif as_json:
-        if user is None:
-            print_json({"users": lists["user_id"].n_unique(), "rows": lists.height, "out": str(out)})
-        else:
-            print_json({"user_id": _typed_id(opened, user), "items": lists.drop("user_id").to_dicts()})
-    elif out is not None:
-        print(f"{lists['user_id'].n_unique():,} users, {lists.height:,} rows: {out}")
-    else:
-        rows = [(rank, item, f"{score:.4f}") for _, item, rank, score in lists.iter_rows()]
-        print_table(["rank", "item", "score"], rows, title=f"for {user}")
-
-
-def _print_new_user(lists: pl.DataFrame, history: str, out: Path | None, as_json: bool) -> None:
-    """Print the list of a user without an id."""
+    counted = {"unknown": unknown} if unknown else {}
     if as_json:
-        print_json({"items": lists.to_dicts()})
+        if user is not None:
+            print_json({user_column: _typed_id(opened, user), "items": lists.drop(user_column).to_dicts(), **counted})
+        elif items is not None:
+            print_json({"items": lists.to_dicts(), **counted})
+        else:
+            n_users = lists[user_column].n_unique()
+            print_json({"users": n_users, "rows": lists.height, "out": str(out), **counted})
     elif out is not None:
-        print(f"{lists.height:,} rows: {out}")
+        counted_users = "" if items is not None else f"{lists[user_column].n_unique():,} users, "
+        echo(f"{counted_users}{lists.height:,} rows: {out}")
     else:
-        rows = [(rank, item, f"{score:.4f}") for item, rank, score in lists.iter_rows()]
-        print_table(["rank", "item", "score"], rows, title=f"for a history of {history}")
+        _print_list(lists, item_column, f"for {user}" if items is None else f"for a history of {history}")
+
+
+def _write_all(parts: Iterator[pl.DataFrame], out: Path, user_column: str) -> tuple[int, int]:
+    """Write lists part by part. Returns the number of rows, and that of users with a list."""
+    from shortlist.cli.files import write_parts
+
+    users: set[object] = set()
+
+    def counted() -> Iterator[pl.DataFrame]:
+        for part in parts:
+            users.update(part[user_column].unique().to_list())
+            yield part
+
+    n_rows = write_parts(counted(), out)
+    return n_rows, len(users)
+
+
+def _print_list(lists: pl.DataFrame, item_column: str, title: str) -> None:
+    """Print one list as a table, with titles if it has them."""
+    label = "item" if item_column == "item_id" else item_column
+    shown = ["rank", item_column, *(["title"] if "title" in lists.columns else []), "score"]
+    rows = [
+        (*("" if cell is None else cell for cell in row[:-1]), f"{row[-1]:.4f}")
+        for row in lists.select(shown).iter_rows()
+    ]
+    print_table([label if name == item_column else name for name in shown], rows, title=title)
 
 
 def _typed_id(run: Run, user: str) -> object:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from shortlist.cli.evaluate import RunFolder
-from shortlist.cli.output import AsJson, print_json
+from shortlist.cli.output import AsJson, echo, print_json
 from shortlist.progress import progress_bar
 
 
@@ -43,6 +43,7 @@ def report(
 
     check_out(out, [".html"])
     started, opened = perf_counter(), open_run(run)
+    opened.check_measurable(str(run))
     titles = item_titles(str(opened.config.get("data", {}).get("source", "")), names)
     with progress_bar("reading the run") as progress:
         page = run_page(opened, titles, seed=seed, stage=lambda label: progress(None, None, label))
@@ -63,5 +64,5 @@ def report(
         return
     for section in page.sections:
         if not section.tables and not section.figures:
-            print(f"{section.title}: {' '.join(section.texts)}")
-    print(f"Page: {out}")
+            echo(f"{section.title}: {' '.join(section.texts)}")
+    echo(f"Page: {out}")

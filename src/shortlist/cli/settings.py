@@ -67,7 +67,9 @@ def parse_request(
     """
     from shortlist.experiment import SECTIONS
     from shortlist.experiment import preset as preset_of
+    from shortlist.losses import registry as losses
 
+    loss = None if loss is None else losses.resolve(loss)
     texts = parse_settings(settings, SECTIONS)
     if preset is None:
         return Request(model or "mf", loss, 20 if k is None else k, {}, texts)

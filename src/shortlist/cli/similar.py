@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from shortlist.cli.evaluate import RunFolder
-from shortlist.cli.output import AsJson, print_json, print_table
+from shortlist.cli.output import AsJson, echo, print_json, print_table
 from shortlist.errors import InputError
 from shortlist.formatting import format_number
 from shortlist.progress import progress_bar
@@ -44,7 +44,7 @@ def similar(
         received = "none" if item is None else "both"
         raise InputError(f"similar: expected one of --item ID, --items FILE|a,b, received {received}")
     if out is not None:
-        check_out(out)
+        check_out(out, run=run)
     asked = [item] if item is not None else read_ids(items, "item")
     excluded, listed = read_ids(exclude, "item"), read_ids(only, "item")
     opened = open_run(run)
@@ -55,7 +55,7 @@ def similar(
     if as_json:
         print_json({"rows": table.height, "out": str(out)} if out is not None else {"items": table.to_dicts()})
     elif out is not None:
-        print(f"{table['item_id'].n_unique():,} items, {table.height:,} rows: {out}")
+        echo(f"{table['item_id'].n_unique():,} items, {table.height:,} rows: {out}")
     else:
         rows = [(of, rank, found, format_number(score)) for of, found, rank, score in table.iter_rows()]
         print_table(["item", "rank", "similar item", "score"], rows)

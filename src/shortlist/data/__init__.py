@@ -7,7 +7,15 @@ from shortlist.data.interactions import BoolArray, FloatArray, IntArray, Interac
 from shortlist.data.load import LoadOptions, load
 from shortlist.data.noise import flip_negatives
 from shortlist.data.prepare import k_core, to_interactions
-from shortlist.data.splits import Split, at_time, hold_out_irbenchmark, hold_out_share, leave_last, training_part
+from shortlist.data.splits import (
+    Split,
+    at_time,
+    hold_out_irbenchmark,
+    hold_out_share,
+    last_share,
+    leave_last,
+    training_part,
+)
 from shortlist.data.tables import read
 
 __all__ = [
@@ -26,6 +34,7 @@ __all__ = [
     "hold_out_irbenchmark",
     "hold_out_share",
     "k_core",
+    "last_share",
     "leave_last",
     "load",
     "read",

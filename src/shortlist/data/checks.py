@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from shortlist.data.bad_rows import NAMED, BadRows
 from shortlist.errors import InputError
 
 ISO_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S%.f%:z")
@@ -14,6 +15,7 @@ MAX_SECONDS = 9e12  # larger values overflow 64 bits in microseconds
 INT64_TEXT = r"^(0|-?[1-9][0-9]{0,18})$"  # canonical integers only: 007 and +7 are text
 
 
+TIME = "a number or an ISO date such as 2024-05-31 or 2024-05-31T08:30:00Z"
 MAX_WEIGHT = 3.4028234663852886e38  # the largest 32-bit float
 MAX_EXACT_FLOAT = 2**53  # beyond it, different integers are the same float
 
@@ -31,12 +33,20 @@ class Origin:
 
 
 def check_columns(
-    origin: Origin, frame: pl.DataFrame, chosen: Mapping[str, str], *, texts: bool = True
+    origin: Origin,
+    frame: pl.DataFrame,
+    chosen: Mapping[str, str],
+    *,
+    texts: bool = True,
+    bad_rows: BadRows | None = None,
 ) -> pl.DataFrame:
     """The selected columns under the names of their roles, each checked.
 
-    With ``texts=False`` the caller runs :func:`check_texts` on the distinct ids.
+    With ``texts=False`` the caller runs :func:`check_texts` on the distinct ids. Rows with a bad value are refused, or
+    counted in ``bad_rows`` and dropped; a table without a valid row is refused.
     """
+    if bad_rows is not None:
+        frame = _good_rows(origin, frame, chosen, bad_rows)
     if frame.is_empty():
         raise InputError(f"{origin.label}: expected rows, received none")
     columns = []
@@ -48,6 +58,70 @@ def check_columns(
             column = _as_numbers(column) if origin.is_text else column
         columns.append(column.alias(role))
     return pl.DataFrame(columns)
+
+
+def _good_rows(origin: Origin, frame: pl.DataFrame, chosen: Mapping[str, str], bad_rows: BadRows) -> pl.DataFrame:
+    """The rows without a bad value, or all if there is no such row."""
+    problems = {role: _BAD[role](frame[name]) for role, name in chosen.items()}
+    is_bad = pl.Series([False]).new_from_index(0, frame.height)
+    for mask, _ in problems.values():
+        is_bad = is_bad | mask.fill_null(True)
+    if not is_bad.any() or is_bad.all():
+        return frame
+    rows = is_bad.arg_true()
+    for row in rows.head(NAMED).to_list():
+        role = next(role for role, (mask, _) in problems.items() if mask[row] is not False)
+        column, expected = frame[chosen[role]], problems[role][1]
+        is_missing = column[row] is None or column[row] == ""
+        bad_rows.add(_problem(origin, column, row, expected.partition(" without")[0] if is_missing else expected))
+    bad_rows.count += max(len(rows) - NAMED, 0)
+    return frame.filter(~is_bad)
+
+
+def _bad_ids(column: pl.Series) -> tuple[pl.Series, str]:
+    """Where ids are missing, or not text or whole numbers."""
+    if isinstance(column.dtype, pl.Categorical | pl.Enum):
+        column = column.cast(pl.String)
+    if column.dtype.is_float():
+        is_whole = (column == column.round()) & (column.abs() <= MAX_EXACT_FLOAT) & ~column.is_nan()
+        return ~is_whole.fill_null(False), "an id"
+    if column.dtype == pl.String:
+        is_bad = column.is_null() | (column == "") | (column.str.strip_chars() != column)
+        return is_bad.fill_null(True), "an id without spaces around it"
+    return column.is_null(), "an id"
+
+
+def _bad_weights(column: pl.Series) -> tuple[pl.Series, str]:
+    """Where weights are no finite numbers."""
+    if not (column.dtype.is_numeric() or column.dtype in (pl.String, pl.Boolean)):
+        return column.is_null() & False, "a number"
+    numbers = column.cast(pl.Float64, strict=False)
+    return ~(numbers.abs() <= MAX_WEIGHT).fill_null(False), "a number"
+
+
+def _bad_times(column: pl.Series) -> tuple[pl.Series, str]:
+    """Where times do not parse: as numbers or as dates, whichever more of them are."""
+    if column.dtype == pl.String:
+        numbers, dates = column.cast(pl.Float64, strict=False), _parse_iso(column)
+        parsed = numbers if numbers.null_count() <= dates.null_count() else dates
+    else:
+        found = parse_times(column)
+        if found is None:
+            return column.is_null() & False, TIME
+        parsed = found
+    is_bad = parsed.is_null()
+    if parsed.dtype.is_float():
+        is_bad = is_bad | ~parsed.is_finite().fill_null(False)
+    return is_bad, TIME
+
+
+_BAD: Mapping[str, Callable[[pl.Series], tuple[pl.Series, str]]] = {
+    "user": _bad_ids,
+    "item": _bad_ids,
+    "weight": _bad_weights,
+    "time": _bad_times,
+}
+"""Where the values of a column are bad, and what was expected, by role."""
 
 
 def distinct(column: pl.Series) -> pl.Series:
@@ -90,7 +164,7 @@ def times(origin: Origin, column: pl.Series) -> pl.Series:
     parsed = parse_times(column)
     if parsed is None:
         raise InputError(f"{origin.label}: column {column.name!r}: expected times, received {column.dtype}")
-    _refuse(origin, column, parsed.is_null(), "a number or an ISO date such as 2024-05-31 or 2024-05-31T08:30:00Z")
+    _refuse(origin, column, parsed.is_null(), TIME)
     return parsed
 
 
@@ -151,11 +225,14 @@ def _refuse(origin: Origin, column: pl.Series, bad: pl.Series, expected: str) ->
     """Raise for the first bad row, if there is one."""
     position = bad.arg_true().head(1)
     if len(position):
-        row = position[0]
-        value = "nothing" if column[row] is None or column[row] == "" else repr(column[row])
-        shown = value if len(value) <= 60 else value[:59] + "…"
-        place = f"row {origin.row_number(row)}, column {column.name!r}"
-        raise InputError(f"{origin.label}: {place}: expected {expected}, received {shown}")
+        raise InputError(f"{origin.label}: {_problem(origin, column, position[0], expected)}")
+
+
+def _problem(origin: Origin, column: pl.Series, row: int, expected: str) -> str:
+    """What is wrong with a value, with its row and column."""
+    value = "nothing" if column[row] is None or column[row] == "" else repr(column[row])
+    shown = value if len(value) <= 60 else value[:59] + "…"
+    return f"row {origin.row_number(row)}, column {column.name!r}: expected {expected}, received {shown}"
 
 
 _CHECKS: Mapping[str, Callable[[Origin, pl.Series], pl.Series]] = {

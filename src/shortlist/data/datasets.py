@@ -87,7 +87,7 @@ def get(
         if _is_whole(found):
             return found
         found.unlink()
-    part = fetch(known.address, path, progress)
+    part = fetch(known.address, path, progress, most_bytes=known.most_bytes)
     try:
         receipt = _check(known, part, known.address, receipt_of(path))
     except _AlteredError as altered:

@@ -67,9 +67,18 @@ def _time_span(parts: Sequence[Interactions]) -> dict[str, str]:
     return {"time": f"{first} to {last}"}
 
 
+def unix_unit(last: float) -> int | None:
+    """How many units of a Unix time are a second, which the last time tells: from 1973 to 5138; none for other numbers.
+
+    >>> unix_unit(1_700_000_000), unix_unit(1_700_000_000_000), unix_unit(20)
+    (1, 1000, None)
+    """
+    return next((unit for unit in (1, 10**3, 10**6, 10**9) if 10**8 <= last / unit < 10**11), None)
+
+
 def _date(time: int, last: int) -> str | None:
-    """The date of a Unix time in seconds, milli- or microseconds, as inferred from the last time (1973 to 5138)."""
-    unit = next((unit for unit in (1, 10**3, 10**6) if 10**8 <= last / unit < 10**11), None)
+    """The date of a Unix time in seconds, milli-, micro- or nanoseconds, as inferred from the last time."""
+    unit = unix_unit(last)
     if unit is None or time < 0:
         return None
     return datetime.fromtimestamp(time // unit, UTC).date().isoformat()

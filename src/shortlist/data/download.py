@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import http.client
+import math
 import os
 import re
 import time
@@ -52,19 +53,30 @@ class Partial:
         self.tag.unlink(missing_ok=True)
 
 
-def fetch(address: str, path: Path, progress: Progress | None = None, *, pause_seconds: float = 1.0) -> Path:
+def fetch(
+    address: str,
+    path: Path,
+    progress: Progress | None = None,
+    *,
+    pause_seconds: float = 1.0,
+    most_bytes: int | None = None,
+) -> Path:
     """Download the address into the ``.part`` file of a path, and resume an interrupted download.
 
     The caller checks the file and renames it. After a broken connection the download is retried as long as each attempt
-    receives more bytes; otherwise the received bytes remain for the next call.
+    receives more bytes; otherwise the received bytes remain for the next call. A file that turns out larger than
+    ``most_bytes`` is given up and removed.
     """
     partial = Partial.of(path)
     make_folder(path.parent)
     while True:
         kept = partial.size()
         try:
-            _receive(address, partial, progress)
+            _receive(address, partial, progress, most_bytes)
             return partial.data
+        except _TooLargeError:
+            partial.remove()
+            raise ShortlistError(f"{address}: expected at most {most_bytes:,} bytes, received more") from None
         except urllib.error.HTTPError as problem:
             problem.close()
             if problem.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and kept:
@@ -95,7 +107,11 @@ def digest_of(stream: IO[bytes], algorithm: str) -> str:
     return state.hexdigest()
 
 
-def _receive(address: str, partial: Partial, progress: Progress | None) -> None:
+class _TooLargeError(Exception):
+    """The file is larger than what is registered."""
+
+
+def _receive(address: str, partial: Partial, progress: Progress | None, most_bytes: int | None) -> None:
     """One request: the rest of the file if the server still has the same version, else all of it."""
     with _ask(address, partial) as response:
         start, total = _extent(response)
@@ -105,12 +121,17 @@ def _receive(address: str, partial: Partial, progress: Progress | None) -> None:
             raise http.client.HTTPException(f"bytes from {start:,} on, not the requested ones")
         if total is None and not response.chunked:
             raise ShortlistError(f"{address}: expected a response with a length, received one without")
+        most = math.inf if most_bytes is None else most_bytes
+        if (total or 0) > most:
+            raise _TooLargeError
         with write_errors(partial.data):
             stream = partial.data.open("ab" if start else "wb", buffering=0)
             _keep_tag(response, partial)  # after older bytes are removed: they must never be paired with a newer tag
         n_received = start
         with stream:
             while block := response.read1(BLOCK):  # read1 returns the bytes received before an interruption
+                if n_received + len(block) > most:
+                    raise _TooLargeError
                 with write_errors(partial.data):
                     if stream.write(block) < len(block):
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

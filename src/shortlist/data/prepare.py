@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from shortlist.data.bad_rows import BadRows
 from shortlist.data.checks import Origin, check_columns, check_texts, distinct
 from shortlist.data.columns import NONE, Columns, assign
 from shortlist.data.frames import AnyFrame, open_frame
 from shortlist.data.interactions import BoolArray, IntArray, Interactions
+from shortlist.data.tables import Table
 from shortlist.errors import InputError
 
 MICROSECONDS = 1_000_000
@@ -53,10 +55,11 @@ def from_frame(
     return interactions
 
 
-def read_frame(frame: AnyFrame, columns: Columns) -> pl.DataFrame:
+def read_frame(frame: AnyFrame, columns: Columns, *, skip_bad_rows: bool = False) -> Table:
     """A frame's columns user, item and optionally weight and time, checked like those of files."""
-    chosen = _choose(frame, columns)
-    return check_columns(Origin(frame.label), frame.read(chosen.values()), chosen)
+    chosen, bad_rows = _choose(frame, columns), BadRows(frame.label) if skip_bad_rows else None
+    checked = check_columns(Origin(frame.label), frame.read(chosen.values()), chosen, bad_rows=bad_rows)
+    return Table(checked, {role: name for role, name in chosen.items() if not name.isdigit()}, bad_rows)
 
 
 def _choose(frame: AnyFrame, columns: Columns) -> dict[str, str]:

@@ -38,6 +38,14 @@ class PublicSet:
     """Options of the loader that cannot be inferred from the file."""
 
     @property
+    def most_bytes(self) -> int:
+        """Where a download stops: at the registered size, or well above what the set can have where it may change."""
+        if self.size is None:
+            return 1000 * self.interactions
+        is_fixed = self.md5 is not None and self.table_sha256 is None
+        return self.size if is_fixed else 2 * self.size
+
+    @property
     def file_name(self) -> str:
         """The file's name as published."""
         return self.address.rpartition("/")[2]

@@ -7,20 +7,28 @@ disk.
 from __future__ import annotations
 
 import gzip
+import os
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO
 
 import polars as pl
 
 from shortlist.errors import InputError
+from shortlist.files import check_regular
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".ndjson", ".jsonl", ".inter", ".txt", ".data", ".dat")
 MOVIELENS_TABLES = ("u.data", "ratings.dat", "ratings.csv")
 PART_NAMES = {"train": "train", "test": "test", "valid": "valid", "validation": "valid", "val": "valid"}
+MAX_UNPACKED, MAX_RATIO, RATIO_FROM, BLOCK = 20_000_000_000, 1000, 100_000_000, 1 << 20
+"""Bytes that a packed table may have, how many for each packed byte beyond the first 100 MB, and a step of unpacking.
+"""
+
 SINGLE = "whole"
 """Key of the only table of a data set that is not split."""
 
@@ -41,6 +49,10 @@ class Source:
     def read_bytes(self) -> bytes:
         """The file's bytes, unpacked."""
         return self.content.read_bytes() if isinstance(self.content, Path) else self.content
+
+    def for_polars(self) -> Path | bytes:
+        """The content as polars reads it literally: an absolute path has no ``~`` to expand."""
+        return self.content.absolute() if isinstance(self.content, Path) else self.content
 
 
 @contextmanager
@@ -63,15 +75,50 @@ def readable(label: str, expected: str) -> Iterator[None]:
 
 def single(path: Path) -> Source:
     """A file with one table, unpacked if it is gzipped."""
+    check_regular(path)
     name = path.name.lower()
     if not name.endswith(".gz"):
         return Source(str(path), name, path)
-    with readable(str(path), "a gzip file"):
-        return Source(str(path), name.removesuffix(".gz"), gzip.decompress(path.read_bytes()))
+    with readable(str(path), "a gzip file"), path.open("rb") as stream, gzip.GzipFile(fileobj=stream) as packed:
+        content = _unpacked(packed, str(path), lambda: stream.tell())
+        return Source(str(path), name.removesuffix(".gz"), content)
+
+
+def largest_unpacked() -> int:
+    """How many bytes a packed table may have, as ``SHORTLIST_MAX_UNPACKED`` says.
+
+    >>> largest_unpacked()
+    20000000000
+    """
+    text = os.environ.get("SHORTLIST_MAX_UNPACKED", "")
+    if not text:
+        return MAX_UNPACKED
+    if not (text.isascii() and text.isdigit()):
+        raise InputError(f"SHORTLIST_MAX_UNPACKED: expected a number of bytes, received {text!r}")
+    return int(text)
+
+
+def _unpacked(stream: IO[bytes] | gzip.GzipFile, label: str, packed_size: Callable[[], int]) -> bytes:
+    """All bytes of a stream that unpacks, up to the limits of size and ratio."""
+    largest, content = largest_unpacked(), bytearray()
+    while block := stream.read(BLOCK):
+        content += block
+        if len(content) > largest:
+            raise InputError(
+                f"{label}: expected at most {largest:,} bytes when unpacked, received more "
+                "(SHORTLIST_MAX_UNPACKED=BYTES in the environment allows them)"
+            )
+        if len(content) > RATIO_FROM and len(content) > MAX_RATIO * max(1, packed_size()):
+            raise InputError(
+                f"{label}: expected at most {MAX_RATIO} bytes for each packed one, received more than {len(content):,}"
+            )
+    return bytes(content)
 
 
 def find_parts(path: Path) -> dict[str, Source]:
     """The tables under a path: train, test and optionally valid, or one under the key ``whole``."""
+    with readable(str(path), "a table, a folder or an archive"):
+        check_regular(path)
     if path.is_dir():
         with readable(str(path), "a folder"):
             files = {child.name: child for child in sorted(path.iterdir()) if child.is_file()}
@@ -90,10 +137,13 @@ def _parts_of_zip(path: Path) -> dict[str, Source]:
         for name in names:
             _refuse_outside(str(path), name)
         for part, name in _choose(str(path), names).items():
-            content = archive.read(name)
-            packed = name.lower().endswith(".gz")
-            plain_name = PurePosixPath(name).name.lower().removesuffix(".gz")
-            parts[part] = Source(f"{path}/{name}", plain_name, gzip.decompress(content) if packed else content)
+            label, packed_size = f"{path}/{name}", archive.getinfo(name).compress_size
+            with archive.open(name) as member:
+                content = _unpacked(member, label, lambda size=packed_size: size)  # type: ignore[misc]
+            if name.lower().endswith(".gz"):
+                with gzip.GzipFile(fileobj=BytesIO(content)) as inner:
+                    content = _unpacked(inner, label, lambda size=packed_size: size)  # type: ignore[misc]
+            parts[part] = Source(label, PurePosixPath(name).name.lower().removesuffix(".gz"), content)
     return parts
 
 

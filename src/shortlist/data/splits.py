@@ -42,6 +42,9 @@ class Split:
     frame_library: str = "polars"
     """The narwhals name of the input frame's library; ``"polars"`` for files."""
 
+    notes: tuple[str, ...] = ()
+    """What people should know about how the data was read and split, a line each: skipped rows, dropped users."""
+
     origin: Mapping[str, Any] = field(default_factory=dict)
     """The source of the data and how it was read and split: the section ``data`` of a run's configuration."""
 
@@ -60,6 +63,35 @@ class Split:
         if part == "valid" or self.valid is None or self.protocol == "irbenchmark":
             return (self.train,)
         return (self.train, self.valid)
+
+    def whole(self) -> Interactions:
+        """The events of all parts together, with the same users and items; times where every part has them.
+
+        >>> train = Interactions.from_pairs([0, 1], [0, 1], user_ids=["a", "b"], item_ids=["x", "y"])
+        >>> test = Interactions.from_pairs([0], [1], user_ids=["a", "b"], item_ids=["x", "y"])
+        >>> Split(train, None, test).whole()
+        Interactions(2 users, 2 items, 3 pairs)
+        """
+        parts = [part for part in (self.train, self.valid, self.test) if part is not None and part.n_pairs]
+        if len(parts) == 1:
+            return parts[0]
+        events = [part.events for part in parts]
+        users_E, items_E = (
+            np.concatenate([part.users_of_events() for part in events]),
+            np.concatenate([part.items for part in events]),
+        )
+        times = [part.times for part in events if part.times is not None]
+        times_E = np.concatenate(times) if len(times) == len(events) else None
+        weights_E = None
+        if self.train.weights is not None:
+            ones = (np.ones(len(part), np.float32) if part.weights is None else part.weights for part in events)
+            weights_E = np.concatenate(list(ones))
+        if all(part.log is None for part in parts):  # the pairs say everything, in their own order
+            order = np.lexsort((items_E, users_E))
+            users_E, items_E = users_E[order], items_E[order]
+            times_E, weights_E = (None if values is None else values[order] for values in (times_E, weights_E))
+        ids = {"user_ids": self.train.user_ids, "item_ids": self.train.item_ids}
+        return Interactions.from_events(users_E, items_E, times=times_E, weights=weights_E, **ids)
 
     def __repr__(self) -> str:
         parts = {"train": self.train, "valid": self.valid, "test": self.test}
@@ -128,6 +160,25 @@ def at_time(
         side = "later" if held_out_P.any() else "earlier"
         raise InputError(f"at_time: expected a time inside the table's, received one with every interaction {side}")
     return _divide(interactions, held_out_P, cold_users, f"at_time: time {time}", "choose a later time")
+
+
+def last_share(
+    interactions: Interactions, share: float, *, cold_users: ColdUsers = "error"
+) -> tuple[Interactions, Interactions]:
+    """The last ``share`` of all interactions by time; those of one time are held out together.
+
+    Users without earlier items are an error, or left out altogether if ``cold_users`` is ``"drop"``.
+    """
+    if not 0 < share < 1:
+        raise InputError(f"last_share.share: expected a number above 0 and below 1, received {share!r}")
+    times = np.sort(_times(interactions, "last_share"))
+    first = times[len(times) - max(1, int(share * len(times) + 0.5))]
+    if first == times[0]:  # so many of one time that nothing would remain
+        later = times[times > first]
+        if not len(later):
+            raise InputError("last_share: expected interactions of several times, received one time only")
+        first = later[0]
+    return at_time(interactions, int(first), cold_users=cold_users)
 
 
 def _hold_out_random(interactions: Interactions, wanted_U: IntArray, seed: Seed) -> tuple[Interactions, Interactions]:

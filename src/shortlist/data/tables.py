@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
 
+from shortlist.data.bad_rows import BadRows
 from shortlist.data.checks import Origin, check_columns
 from shortlist.data.columns import Columns, assign
 from shortlist.data.formats import read_raw
 from shortlist.data.sources import SINGLE, Source, find_parts, readable
 from shortlist.errors import InputError
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with the columns user, item and perhaps weight and time."""
+
+    frame: pl.DataFrame
+    names: Mapping[str, str] = field(default_factory=dict)
+    """The names that its columns have in the source, by role."""
+
+    bad_rows: BadRows | None = None
+    """The rows that were skipped, if that was asked for."""
 
 
 def read(path: str | Path, *, columns: Columns | None = None, delimiter: str | None = None) -> pl.DataFrame:
@@ -41,13 +56,25 @@ def read_parts(
     path: str | Path, *, columns: Columns | None = None, delimiter: str | None = None
 ) -> dict[str, pl.DataFrame]:
     """Read every table under a path: train, test and optionally valid, or a single one under the key ``whole``."""
+    return {part: table.frame for part, table in read_tables(path, columns=columns, delimiter=delimiter).items()}
+
+
+def read_tables(
+    path: str | Path, *, columns: Columns | None = None, delimiter: str | None = None, skip_bad_rows: bool = False
+) -> dict[str, Table]:
+    """Like :func:`read_parts`, with the names of the columns; bad rows are refused, or skipped and counted."""
     sources = find_parts(Path(path))
-    return {part: _read_source(source, columns or Columns(), delimiter) for part, source in sources.items()}
+    return {
+        part: _read_source(source, columns or Columns(), delimiter, BadRows(source.label) if skip_bad_rows else None)
+        for part, source in sources.items()
+    }
 
 
-def _read_source(source: Source, columns: Columns, delimiter: str | None) -> pl.DataFrame:
-    table = read_raw(source, columns, delimiter)
+def _read_source(source: Source, columns: Columns, delimiter: str | None, bad_rows: BadRows | None) -> Table:
+    table = read_raw(source, columns, delimiter, bad_rows)
     with readable(source.label, "a table"):
         chosen = assign(table.label, table.frame.collect_schema().names(), table.columns)
         raw = table.frame.select(pl.col(list(chosen.values()))).collect()
-        return check_columns(Origin(table.label, table.row_number, table.is_text), raw, chosen)
+        origin = Origin(table.label, table.row_number, table.is_text)
+        names = {role: name.partition(":")[0] for role, name in chosen.items() if not name.isdigit()}
+        return Table(check_columns(origin, raw, chosen, bad_rows=bad_rows), names, bad_rows)

@@ -10,6 +10,7 @@ from shortlist.data.builtin import DEBIAN_NAME, load_debian_titles
 from shortlist.data.columns import USUAL_NAMES, normalize_name
 from shortlist.data.sources import readable
 from shortlist.errors import InputError
+from shortlist.files import read_regular
 
 TITLES = ("title", "name", "itemname", "itemtitle", "producttitle", "productname", "movietitle", "label", "description")
 """Usual names of a column of titles, in lower case and without punctuation."""
@@ -31,10 +32,11 @@ def read_titles(path: Path) -> dict[str, str]:
     if path.suffix not in (".csv", ".tsv", ".parquet"):
         raise InputError(f"{path}: expected a table of titles (.csv, .tsv or .parquet), received {path.suffix!r}")
     with readable(str(path), "a table of titles"):
+        content = read_regular(path)
         if path.suffix == ".parquet":
-            frame = pl.read_parquet(path)
+            frame = pl.read_parquet(content)
         else:
-            frame = pl.read_csv(path, separator="\t" if path.suffix == ".tsv" else ",", infer_schema=False)
+            frame = pl.read_csv(content, separator="\t" if path.suffix == ".tsv" else ",", infer_schema=False)
     by_name = {normalize_name(name): name for name in reversed(frame.columns)}
     item = next((by_name[usual] for usual in USUAL_NAMES["item"] if usual in by_name), None)
     title = next((by_name[usual] for usual in TITLES if usual in by_name), None)

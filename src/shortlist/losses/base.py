@@ -36,6 +36,9 @@ class Loss(Configured, nn.Module, ABC):
 
     citation: ClassVar[str] = ""
 
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Other names of the loss, by which it is found, too."""
+
     similarity: ClassVar[Similarity] = "dot"
     """The similarity of the scores, unless the model sets another."""
 

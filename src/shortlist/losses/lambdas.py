@@ -228,6 +228,7 @@ class NDCGLoss2(LambdaLossBase):
     tensor(0.8661)
     """
 
+    aliases = ("LambdaLoss", "NDCG-Loss2")
     formula = "Σ_j δ(|π_i − π_j|)·(G_i − G_j)·log₂(1 + exp(s_j − s_i)), δ(x) = 1/D(x) − 1/D(x + 1)"
     target = "NDCG"
     citation = "Wang et al., CIKM 2018"
@@ -256,6 +257,7 @@ class NDCGLoss2pp(LambdaLossBase):
     tensor(9.4189)
     """
 
+    aliases = ("NDCG-Loss2++",)
     formula = "Σ_j (|1/D(π_i) − 1/D(π_j)| + μ·δ(|π_i − π_j|))·(G_i − G_j)·log₂(1 + exp(s_j − s_i))"
     target = "NDCG"
     citation = "Wang et al., CIKM 2018"
@@ -286,6 +288,7 @@ class LambdaLossAtK(LambdaLossBase):
     tensor(2.2282)
     """
 
+    aliases = ("LambdaLoss@K",)
     formula = "Σ_j δ(|π_i − π_j|)·m_ij·(G_i − G_j)·log₂(1 + exp(s_j − s_i)), m = 1/(1 − 1/D(max π)) outside the Top-K"
     target = "NDCG@K"
     citation = "Jagerman et al., SIGIR 2022"

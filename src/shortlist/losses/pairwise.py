@@ -32,6 +32,7 @@ class BPR(Loss):
     tensor(0.6931)
     """
 
+    aliases = ("Bayesian personalised ranking", "Bayesian personalized ranking")
     formula = "mean_j ln(1 + exp(s_j − s_i))"
     target = "AUC"
     citation = "Rendle et al., UAI 2009"
@@ -145,6 +146,7 @@ class WARP(Loss):
     tensor(2.2500)
     """
 
+    aliases = ("weighted approximate-rank pairwise", "WSABIE")
     formula = "Φ(⌊|N_u|/q⌋)·max(0, m + s_j − s_i), Φ(r) = Σ_{k≤r} 1/k, j the first violator, at trial q"
     target = "precision at the top"
     citation = "Weston et al., IJCAI 2011"

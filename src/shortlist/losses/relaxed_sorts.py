@@ -172,7 +172,7 @@ class NeuralNDCG(Loss):
 
     for each user with L items; the value is the mean over users. The rows of P̂ sum to 1; Sinkhorn scaling makes its
     columns sum to 1 within ``tolerance``. As τ → 0 it becomes −NDCG@K. The cost is quadratic in the length of the list.
-    Sampling weights are not used.
+    Sampling weights are not used. The last bits may differ between numbers of threads.
 
     Pobrotyn & Białobrzeski, "NeuralNDCG: Direct Optimisation of a Ranking Metric via Differentiable Relaxation of
     Sorting", SIGIR eCom 2021.

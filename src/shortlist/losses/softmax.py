@@ -56,6 +56,7 @@ class SL(Loss):
     """
 
     formula = "ln Σ_j exp(s_j/τ) − c·s_i/τ"
+    aliases = ("InfoNCE", "sampled softmax", "softmax", "CCE", "SSM")
     target = "NDCG"
     collapse_hint = "a larger loss.tau"
     citation = "Bruch et al., ICTIR 2019; Wu et al., TOIS 2024"

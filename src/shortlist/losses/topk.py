@@ -49,6 +49,7 @@ class SLAtK(Loss):
     (1.0, 2.5)
     """
 
+    aliases = ("SL@K", "SoftmaxLoss@K")
     formula = "σ((s_i − β_u)/τ_w)·(ln Σ_j exp(s_j/τ) − c·s_i/τ)"
     target = "NDCG@K"
     collapse_hint = "a larger loss.tau_w_ratio, or --loss slatk_detached"

@@ -65,6 +65,15 @@ class Model(Configured, ABC):
     def n_items(self) -> int:
         """Size of the catalogue."""
 
+    @property
+    def n_users(self) -> int | None:
+        """Number of users that the state holds something of; None for models that keep nothing of users."""
+        return None
+
+    def n_parameters(self, n_users: int, n_items: int) -> int:
+        """How many numbers fitting holds at least, to refuse sizes that no memory has; 0 where unknown."""
+        return 0
+
     @abstractmethod
     def score(self, queries: Any, out: Tensor | None = None) -> Tensor:
         """Scores of the full catalogue [R, I] for R queries, written into ``out`` if it is given."""
@@ -167,6 +176,10 @@ class Factored(TrainableModel):
         self._kept: Embeddings | None = None
         self._kept_normalized: Embeddings | None = None
 
+    def n_parameters(self, n_users: int, n_items: int) -> int:
+        """Those of the vectors of users and items."""
+        return (n_users + n_items) * int(self.settings().get("dim", 0))
+
     @abstractmethod
     def embeddings(self) -> Embeddings:
         """The embeddings as deterministic functions of the parameters, with gradients."""
@@ -189,6 +202,12 @@ class Factored(TrainableModel):
             vectors = self._kept
         row_RD = look_up(vectors.user_UD, batch.rows)
         return VectorEncoding(row_RD, vectors.item_ID, vectors.similarity, vectors.bias_I, terms)
+
+    @property
+    def n_users(self) -> int | None:
+        """Number of users with a vector of their own."""
+        user_UD = self._parameters.get("user")
+        return None if user_UD is None else len(user_UD)
 
     @property
     def n_items(self) -> int:

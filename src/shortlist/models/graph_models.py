@@ -17,6 +17,7 @@ from shortlist.errors import InputError
 from shortlist.models.base import Factored, normal_users, registry
 from shortlist.models.folded import FoldInUsers, mean_length, rows_of
 from shortlist.models.graph import Adjacency, InteractionGraph, UserItem, layer_sums, noise
+from shortlist.models.state import get_csr, get_tensor
 from shortlist.parameters import Search, param
 from shortlist.scores import Batch, Embeddings, FactoredTable, Similarity, Workspace, item_vectors
 
@@ -42,8 +43,9 @@ class GraphModel(Factored):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Load saved embeddings and pairs."""
-        pairs = InteractionGraph(state["pairs.indptr"], state["pairs.indices"], len(state["item"]))
-        self._take(state["user"], state["item"], pairs)
+        user_UD, item_ID = (get_tensor(state, name, None, self.dim) for name in ("user", "item"))
+        pairs = InteractionGraph(*get_csr(state, "pairs", len(item_ID), len(user_UD)), len(item_ID))
+        self._take(user_UD, item_ID, pairs)
         self.eval()
 
     def _take(self, user_UD: Tensor, item_ID: Tensor, pairs: InteractionGraph) -> None:

@@ -12,6 +12,7 @@ from shortlist.data import IntArray, Interactions
 from shortlist.models.base import Factored, normal_users, registry
 from shortlist.models.folded import FoldInUsers, mean_length, mean_vectors, rows_of
 from shortlist.models.graph import Adjacency, InteractionGraph
+from shortlist.models.state import get_csr, get_tensor
 from shortlist.parameters import Search, param
 from shortlist.scores import Batch, Embeddings, Similarity
 
@@ -32,6 +33,15 @@ class HistoryModel(Factored):
         search=Search(0.0, 0.8),
     )  # fmt: skip
 
+    def n_parameters(self, n_users: int, n_items: int) -> int:
+        """Those of the vectors of items, and of the map."""
+        return (n_items + self.dim) * self.dim
+
+    @property
+    def n_users(self) -> int:
+        """Number of users whose histories are known."""
+        return len(self.pairs.count_U)
+
     @abstractmethod
     def users_of(self, mean_UD: Tensor) -> Tensor:
         """The embeddings of all users, from the mean of the item embeddings of each history."""
@@ -43,8 +53,9 @@ class HistoryModel(Factored):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Load saved embeddings and histories."""
-        pairs = InteractionGraph(state["pairs.indptr"], state["pairs.indices"], len(state["item"]))
-        self._take(state["item"], state["map"], pairs)
+        item_ID, map_DD = get_tensor(state, "item", None, self.dim), get_tensor(state, "map", self.dim, self.dim)
+        pairs = InteractionGraph(*get_csr(state, "pairs", len(item_ID)), len(item_ID))
+        self._take(item_ID, map_DD, pairs)
         self.eval()
 
     def _take(self, item_ID: Tensor, map_DD: Tensor, pairs: InteractionGraph) -> None:
@@ -141,7 +152,8 @@ class SimpleX(HistoryModel):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Load saved embeddings and histories."""
-        self.user = nn.Parameter(state["user"])
+        n_users = max(0, state["pairs.indptr"].numel() - 1)
+        self.user = nn.Parameter(get_tensor(state, "user", n_users, self.dim))
         super().load_state(state)
 
     def users_of(self, mean_UD: Tensor) -> Tensor:

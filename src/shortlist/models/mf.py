@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from shortlist.data import IntArray, Interactions
 from shortlist.models.base import Factored, normal_users, registry
 from shortlist.models.folded import FoldInUsers, mean_length
+from shortlist.models.state import get_tensor
 from shortlist.parameters import param
 from shortlist.scores import Embeddings, Similarity
 
@@ -61,7 +62,9 @@ class MF(Factored):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Load saved embeddings."""
-        self._take(state["user"], state["item"], state.get("bias"))
+        item_ID = get_tensor(state, "item", None, self.dim)
+        bias_I = get_tensor(state, "bias", len(item_ID)) if "bias" in state else None
+        self._take(get_tensor(state, "user", None, self.dim), item_ID, bias_I)
         self.eval()
 
     def _take(self, user_UD: Tensor, item_ID: Tensor, bias_I: Tensor | None) -> None:

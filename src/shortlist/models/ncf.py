@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from shortlist.data import IntArray, Interactions
 from shortlist.errors import InputError
 from shortlist.models.base import PairScorer, cosines, registry
+from shortlist.models.state import get_tensor
 from shortlist.parameters import param
 from shortlist.scores import look_up
 
@@ -55,6 +56,16 @@ class NCF(PairScorer):
                 f"NCF.hidden: expected at least two widths of at least 1, the first even, received {self.hidden}"
             )
 
+    def n_parameters(self, n_users: int, n_items: int) -> int:
+        """Those of both kinds of vectors, and of the network."""
+        layers = sum(width * following for width, following in pairwise(self.hidden))
+        return (n_users + n_items) * (self.dim + self.hidden[0] // 2) + layers
+
+    @property
+    def n_users(self) -> int:
+        """Number of users with vectors."""
+        return len(self.user)
+
     @property
     def n_items(self) -> int:
         """Size of the catalogue."""
@@ -80,6 +91,14 @@ class NCF(PairScorer):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Load saved parameters."""
+        half = self.hidden[0] // 2
+        n_users, n_items = (len(get_tensor(state, name, None, self.dim)) for name in ("user", "item"))
+        get_tensor(state, "user_input", n_users, half)
+        get_tensor(state, "item_input", n_items, half)
+        for depth, (width, following) in enumerate(pairwise(self.hidden)):
+            get_tensor(state, f"weights.{depth}", following, width)
+            get_tensor(state, f"biases.{depth}", following)
+        get_tensor(state, "head", self.dim + self.hidden[-1])
         self._take(state)
         self.eval()
 

@@ -152,7 +152,7 @@ def _times(places: Groups, results: Mapping[Cell, Result], folders: Mapping[Cell
         seconds: dict[str, list[float]] = {}
         for label, cells in by_label.items():
             logs = [read_log(folders[cell]) for cell in cells if isinstance(results[cell], Run)]
-            if found := [log[-1]["seconds"] / log[-1]["epoch"] for log in logs if log]:
+            if found := [log[-1]["seconds"] / log[-1]["epoch"] for log in logs if log and "seconds" in log[-1]]:
                 seconds[label] = found
         if seconds:
             means = {label: statistics.mean(found) for label, found in seconds.items()}

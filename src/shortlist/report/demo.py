@@ -43,7 +43,7 @@ def example_lists(runs: Mapping[str, Run], users: Sequence[str], k: int) -> list
     titles = dict(load_debian_titles().iter_rows())
     split = next(iter(runs.values())).split
     assert split.test is not None
-    found = {name: recommend(run, users, k) for name, run in runs.items()}
+    found = {name: recommend(run, users, k, filter_seen="measured") for name, run in runs.items()}
     examples = []
     for user in users:
         index = next(iter(runs.values())).users.index(user)

@@ -72,6 +72,7 @@ def _choice(known: Sequence[Family]) -> str:
 def _section(name: str, loss: type[Loss]) -> str:
     facts = {
         "In one line": f"`{loss.formula}`",
+        "Also known as": ", ".join(vars(loss).get("aliases", ())),
         "Made for": loss.target,
         "Scores": loss.similarity.replace("_", "-"),
         "Against a positive": against(loss),

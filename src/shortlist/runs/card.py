@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from shortlist.formatting import plain
 from shortlist.models import Model
 from shortlist.tasks import Task
 
@@ -29,7 +30,7 @@ def model_card(model: Model, config: Mapping[str, Any], metrics: Mapping[str, An
         "",
         "## Training data",
         "",
-        f"- Data: `{config.get('data', {}).get('source', 'given in a program')}`",
+        f"- Data: `{plain(config.get('data', {}).get('source', 'given in a program')).replace('`', chr(39))}`",
         *(f"- {line}" for line in task.summary()),
         "",
         "## Settings",
@@ -43,6 +44,7 @@ def model_card(model: Model, config: Mapping[str, Any], metrics: Mapping[str, An
         f"full catalogue, protocol `{config['protocol']}`.",
         "",
         *_table(metrics["test"]),
+        *_final(config),
         "",
         "## Limits",
         "",
@@ -52,6 +54,18 @@ def model_card(model: Model, config: Mapping[str, Any], metrics: Mapping[str, An
         "",
     ]
     return "\n".join(lines)
+
+
+def _final(config: Mapping[str, Any]) -> list[str]:
+    """What a final run says about its metrics."""
+    if not config.get("final"):
+        return []
+    epochs = f" for {config['final_epochs']} epochs" if "final_epochs" in config else ""
+    return [
+        "",
+        "These are the metrics of the model before it was refitted. The saved model has the same settings and was "
+        f"refitted on all data (training, validation and test){epochs}; it cannot be measured on the test part.",
+    ]
 
 
 def _table(test: Mapping[str, float]) -> list[str]:

@@ -48,6 +48,19 @@ class FittedModel(ABC):
         """A row for each query of the test part: its id and a column for each metric."""
 
     @property
+    def is_final(self) -> bool:
+        """Whether the model was refitted on all data after it was measured."""
+        return bool(self.config.get("final"))
+
+    def check_measurable(self, owner: str) -> None:
+        """Refuse to measure a model that was trained on the test part too."""
+        if self.is_final:
+            raise InputError(
+                f"{owner}: expected a model that has not seen the test part, received one refitted on all data "
+                "(final); metrics.json has the metrics from before"
+            )
+
+    @property
     def split(self) -> Split:
         """The interactions that the model was fitted and evaluated on."""
         if not isinstance(self.task, Collaborative):
@@ -66,7 +79,13 @@ class FittedModel(ABC):
 
     @property
     def known_pairs(self) -> list[Interactions]:
-        """What lists leave out, by the protocol."""
+        """Every pair that is known: those of train, validation and test. Recommendations leave them out."""
+        split = self.split
+        return [part for part in (split.train, split.valid, split.test) if part is not None]
+
+    @property
+    def measured_exclusions(self) -> list[Interactions]:
+        """What the measured test lists leave out, by the protocol: the pairs of train, and usually of validation."""
         return list(self.split.exclusions("test"))
 
     def loss(self) -> Loss | None:

@@ -30,7 +30,8 @@ def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
     full = dict(config)
     for section, owner in _owners(config).items():
         defaults = {name: parameter.default for name, parameter in owner.declared.items()}
-        full[section] = {**json.loads(json.dumps(defaults)), **config[section]}
+        name = {"name": config[section]["name"]} if "name" in config[section] else {}  # the first difference to name
+        full[section] = {**name, **json.loads(json.dumps(defaults)), **config[section]}
     return full
 
 
@@ -54,6 +55,8 @@ def result_config(config: Mapping[str, Any], *, tau_is_open: bool) -> dict[str, 
     if "training" not in config:
         return dict(config)
     idle = {"checkpoint_every", "device", *(() if tau_is_open else ("temperature_epochs",))}
+    if config["training"].get("stop_on_collapse", True):  # as before there was a choice
+        idle.add("stop_on_collapse")
     training = {name: value for name, value in config["training"].items() if name not in idle}
     metric, _, k = training["metric"].partition("@")
     return {**config, "training": {**training, "metric": f"{metric}@{int(k or config['k'])}"}}

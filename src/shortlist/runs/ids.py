@@ -39,8 +39,9 @@ class Ids:
     Traceback (most recent call last):
     ...
     shortlist.errors.InputError: user: unknown ids 'x', 'y' (3 users are known)
-    >>> Ids("item", pl.Series([10, 20])).index("20")
-    1
+    >>> numbers = Ids("item", pl.Series([10, 20]))
+    >>> numbers.index("20"), numbers.known(["020", "10"])[1].to_list()
+    (1, ['020'])
     """
 
     kind: str
@@ -75,8 +76,13 @@ class Ids:
         return pl.DataFrame({"id": self.values, "place": np.arange(len(self.values))})
 
     def _as_known(self, given: pl.Series) -> pl.Series:
-        """Cast to the type of the known ids; values that do not fit become null, which equals nothing."""
-        return given.cast(pl.String).cast(self.values.dtype, strict=False)
+        """Cast to the type of the known ids; values that do not fit become null, which equals nothing.
+
+        A text is a number only as a program would write it: ``007`` and ``+7`` are not 7.
+        """
+        texts = given.cast(pl.String)
+        typed = texts.cast(self.values.dtype, strict=False)
+        return typed.set(typed.cast(pl.String) != texts, None)
 
     def _unknown(self, given: Sequence[Any]) -> InputError:
         """An error that names one unknown id with the most similar known one, or the first of several."""

@@ -130,8 +130,10 @@ class Collaborative(Task):
     @classmethod
     def from_tables(cls, read: Callable[[str], pl.DataFrame], config: Mapping[str, Any]) -> Self:
         """The split of a run folder."""
-        ids, history = read("ids"), read("history")
-        user_ids, item_ids = ids["user_id"].drop_nulls(), ids["item_id"].drop_nulls()
+        ids = read("ids")
+        user_ids, item_ids = (_checked_ids(ids, name) for name in ("user_id", "item_id"))
+        history = read("history")
+        _check_history(history)
         parts = {
             str(name): Interactions.from_events(
                 rows["user"].to_numpy(),
@@ -178,6 +180,30 @@ def _history(part: Interactions) -> dict[str, np.ndarray[Any, Any]]:
             "weight": None if part.weights is None else events.weights,
         }
     return {name: values for name, values in columns.items() if values is not None}
+
+
+def _checked_ids(table: pl.DataFrame, name: str) -> pl.Series:
+    """The ids of one kind, which are followed by nulls where there are fewer of them than of the other kind."""
+    ids = table[name].drop_nulls()
+    if ids.dtype != pl.String and not ids.dtype.is_integer():
+        raise InputError(f"{name}: expected text or whole numbers, received {ids.dtype}")
+    if table[name].head(len(ids)).null_count():
+        raise InputError(f"{name}: expected an id for each index, received gaps")
+    if ids.n_unique() < len(ids):
+        raise InputError(f"{name}: expected each id once, received {ids.filter(ids.is_duplicated())[0]!r} twice")
+    return ids
+
+
+def _check_history(history: pl.DataFrame) -> None:
+    """Check what :class:`Interactions` would not notice; the range of indices is checked there."""
+    for name in ("user", "item"):
+        if not history[name].dtype.is_integer() or history[name].null_count():
+            raise InputError(f"{name}: expected indices, received {history[name].dtype} or gaps")
+    unknown = set(history["part"].cast(pl.String).unique().to_list()) - set(PARTS)
+    if unknown:
+        raise InputError(f"part: expected {', '.join(PARTS)}, received {next(iter(unknown))!r}")
+    if "weight" in history.columns and not history["weight"].drop_nulls().cast(pl.Float64).is_finite().all():
+        raise InputError("weight: expected finite numbers, received NaN or infinity")
 
 
 def _column(rows: pl.DataFrame, name: str) -> np.ndarray[Any, Any] | None:

@@ -17,6 +17,7 @@ from shortlist.data import Interactions, Split
 from shortlist.errors import InputError, Interrupted, ShortlistError
 from shortlist.losses import Loss
 from shortlist.losses import registry as losses
+from shortlist.memory import check_memory
 from shortlist.metrics import evaluate_set
 from shortlist.models import TrainableModel
 from shortlist.scores import Batch, ScoreTable, Workspace
@@ -27,8 +28,8 @@ from shortlist.training.optimizers import OptimizerSettings, RowAdam
 from shortlist.training.settings import TrainingSettings, batches_for
 from shortlist.training.temperature import best_temperature, check_time, trial_epochs
 
-FAR_BELOW = 0.5
-"""A run has collapsed if its validation value falls below this fraction of its best."""
+FAR_BELOW, CERTAIN = 0.5, 2.5
+"""A run has collapsed if its validation value falls below this fraction of its best, by so many standard errors."""
 
 
 class Collapsed(ShortlistError):
@@ -56,7 +57,8 @@ class Training:
     validates every few epochs, keeps the best epoch, stops early after ``patience`` validations without improvement,
     and raises :class:`Collapsed` for a model that does not exceed popularity. If the temperature of the loss is not
     set, :meth:`search_temperature` finds it first. ``k`` is the list length of the metric; by default the loss's K.
-    ``device`` overrides the device of the settings.
+    ``device`` overrides the device of the settings. ``stop_after`` ends training after so many epochs of a schedule
+    that is made for ``training.epochs``.
 
     ``run`` can be interrupted at any time. With a checkpoint file it resumes after the last saved epoch, and the result
     is bit-exact as without the interruption: random numbers of an epoch come from a generator that is seeded with the
@@ -84,16 +86,21 @@ class Training:
         baseline_value: float | None = None,
         validate: bool = True,
         device: torch.device | None = None,
+        stop_after: int | None = None,
     ) -> None:
         self.model, self.loss, self.task, self.seed = model, loss, task_of(data, valid), seed
         self.settings, self.optimizer_settings = training or TrainingSettings(), optimizer or OptimizerSettings()
         self.metric, self.k = self.settings.validation_metric(int(loss.settings().get("k") or 20) if k is None else k)
         self.valid = self.task.evaluation_set("valid") if validate else None
         self.baseline_value = baseline_value
+        self.stop_after = stop_after
         self.device = self.settings.torch_device() if device is None else device
         tune_malloc()
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
+        self._value_Q: Tensor | None = None
+        """The value of each query at the last validation, and at the best one; None where they are not known."""
+        self._best_Q: Tensor | None = None
         self._prepare()
 
     def _prepare(self) -> None:
@@ -102,6 +109,9 @@ class Training:
         if model.task != task.name:
             name = type(model).__name__
             raise InputError(f"{name}: expected data of the task {model.task}, received data of {task.name}")
+        # parameters, and two moments of the optimiser
+        n_users, n_items = (size or 0 for size in (task.sizes.n_keys, task.sizes.n_items))
+        check_memory(type(model).__name__, 3 * 4 * model.n_parameters(n_users, n_items))
         generator = torch.Generator().manual_seed(self.seed)
         model.initialize(task.train, generator)
         loss.initialize(task.sizes, generator)
@@ -160,7 +170,23 @@ class Training:
         """The value of the validation metric."""
         assert self.valid is not None
         found = evaluate_set(model, self.valid, [self.k], metrics=[self.metric])
+        self._value_Q = torch.from_numpy(found.per_query[f"{self.metric}@{self.k}"])
         return found.means()[f"{self.metric}@{self.k}"]
+
+    def _is_far_below(self) -> bool:
+        """Whether validation is far below its best, and not by chance: the fall is several standard errors of it."""
+        progress = self.progress
+        assert progress.value is not None
+        if progress.value >= FAR_BELOW * progress.best_value:
+            return False
+        if self._value_Q is None or self._best_Q is None or len(self._value_Q) != len(self._best_Q):
+            return True
+        fall_Q = (self._best_Q - self._value_Q).double()
+        fall_V = fall_Q[~fall_Q.isnan()]
+        if len(fall_V) < 2:
+            return False
+        error = float(fall_V.std()) / math.sqrt(len(fall_V))
+        return float(fall_V.mean()) > CERTAIN * error
 
     def run(
         self,
@@ -210,7 +236,8 @@ class Training:
             )
 
     def _over(self) -> bool:
-        done, progress = self.progress.epoch >= self.settings.epochs, self.progress
+        progress = self.progress
+        done = progress.epoch >= (self.settings.epochs if self.stop_after is None else self.stop_after)
         return done or (self.valid is not None and progress.since_best >= self.settings.patience)
 
     def epoch(self, on_step: Callable[[float], None] | None = None) -> None:
@@ -285,9 +312,10 @@ class Training:
             if progress.value > progress.best_value:
                 progress.best_value, progress.best_epoch, progress.since_best = progress.value, progress.epoch, 0
                 self.best = {name: tensor.clone() for name, tensor in self.model.state().items()}
+                self._best_Q = self._value_Q
             else:
                 progress.since_best += 1
-                if progress.value < FAR_BELOW * progress.best_value:
+                if settings.stop_on_collapse and self._is_far_below():
                     raise Collapsed(
                         f"training collapsed by epoch {progress.epoch}: {settings.metric} fell from "
                         f"{progress.best_value:.4f} to {progress.value:.4f}; {self._advice()}"
@@ -311,6 +339,7 @@ class Training:
             "loss": self.loss.state_dict(),
             "optimizer": self.optimizer.state(),
             "best": self.best,
+            "validation": {} if self._best_Q is None else {"best": self._best_Q},
             "thresholds": {} if self.thresholds is None else self.thresholds.state(),
         }
         tensors = {f"{group}/{name}": tensor for group, part in groups.items() for name, tensor in part.items()}
@@ -334,6 +363,7 @@ class Training:
             self.thresholds.load_state(groups["thresholds"])
             self.thresholds.to(self.device)
         self.best = groups.get("best", {})
+        self._best_Q = groups.get("validation", {}).get("best")
         self.progress = Progress(**checkpoint.facts["progress"])
 
 

@@ -27,6 +27,10 @@ class TrainingSettings(BatchSettings):
     patience: int = param(default=4, at_least=1, help="validations without improvement after which training stops")
     metric: str = param(default="ndcg", help="validation metric, at the run's K unless it contains @K")
     beat_popularity: bool = param(default=True, help="whether a model that does not exceed popularity is an error")
+    stop_on_collapse: bool = param(
+        default=True,
+        help="whether training ends with an error when validation falls far below its best, by several standard errors",
+    )
     temperature_epochs: int = param(
         default=6,
         at_least=0,

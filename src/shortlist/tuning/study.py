@@ -24,6 +24,9 @@ from shortlist.tuning.space import Space, distributions, rounded
 STUDY, LOCKS = "study.db", ".locks"
 """The Optuna database, and the folder with the locks of trials."""
 
+OWN = ("best.safetensors", "trials.csv", "report.html")
+"""Further files of a study: the weights of the best trial, the table of the trials and the report."""
+
 NAME = "shortlist"
 FORMAT = 1
 """Version of the format; increased when older studies cannot be read."""
@@ -99,10 +102,15 @@ class Study:
         return self.path.is_file()
 
     def remove(self) -> None:
-        """Remove the folder of a study; a folder without a study is kept."""
-        if self.exists():
-            with writing(self.folder):
-                shutil.rmtree(self.folder)
+        """Remove the files of a study. Its folder, and the files of others in it, are kept."""
+        if not self.exists():
+            return
+        with writing(self.folder):
+            for name in (*(f"{STUDY}{suffix}" for suffix in ("-journal", "-wal", "-shm")), *OWN, STUDY):
+                (self.folder / name).unlink(missing_ok=True)
+            for path in (self.folder / LOCKS).glob("*"):
+                if path.name.isdecimal() and path.is_dir():
+                    shutil.rmtree(path)
 
     def make(self, points: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Create a study with initial points. It is written atomically; an existing one is kept."""

@@ -12,7 +12,7 @@ from typing import Any
 from shortlist.data import Split
 from shortlist.errors import InputError, Interrupted, ShortlistError, WriteError, described
 from shortlist.experiment import Callbacks, ExperimentConfig, ExperimentResult
-from shortlist.experiment.experiment import lengths_of, measure, training_of, validation_value
+from shortlist.experiment.experiment import lengths_of, measure, refit, training_of, validation_value
 from shortlist.runs import fingerprint
 from shortlist.tasks import task_of
 from shortlist.training import Progress
@@ -200,8 +200,11 @@ def finish(
     seconds: Mapping[str, float] | None = None,
     overwrite: bool = False,
     callbacks: Callbacks | None = None,
+    final: bool = False,
 ) -> ExperimentResult:
-    """Write the best trial as a run. Test is evaluated here only, once per completed study.
+    """Write the best trial as a run, refitted on all data if it is to be ``final``.
+
+    Test is evaluated here only, once per completed study.
 
     The saved model is used. If its file is missing the model is trained again, with the same result.
     """
@@ -224,10 +227,10 @@ def finish(
     }
     times = {**(seconds or {}), "tune": sum(each.seconds for each in trials), "train": best.seconds}
     with study.alone():
-        return measure(
+        result = measure(
             chosen,
             split,
-            out,
+            None if final else out,
             progress,
             config={**config, "tuned": tuned},
             ks=lengths_of(chosen, split, ks),
@@ -235,6 +238,12 @@ def finish(
             overwrite=overwrite,
             callbacks=callbacks,
         )
+        if not final:
+            return result
+        fitted, seed = result.fitted, int(config["seed"])
+        return refit(
+            chosen, fitted, out, seed=seed, overwrite=overwrite, callbacks=callbacks, keeps_checkpoint=False
+        )  # fmt: skip
 
 
 def _load_model(study: Study, chosen: ExperimentConfig, best: Trial) -> Progress | None:

@@ -132,7 +132,7 @@ def _chosen(spec: str, seeds: str | None, only: Sequence[str]) -> tuple[Spec, li
     grid = read_spec(spec)
     if seeds is not None:
         grid = grid.model_copy(update={"seeds": parse_seeds(seeds)})
-    chosen = select(list(cells(grid)), only)
+    chosen = select(list(cells(grid)), only, grid)
     if not chosen:
         raise InputError(f"--only: expected names that have a cell in common, received {', '.join(only)}")
     for cell in chosen:

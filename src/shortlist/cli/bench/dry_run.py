@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shortlist.cli.output import print_json, print_table
+from shortlist.cli.output import echo, print_json, print_table
 from shortlist.formatting import format_duration
 from shortlist.progress import progress_bar
 
@@ -45,7 +45,7 @@ def print_plan(folder: Bench, chosen: Sequence[Cell], jobs: int, *, retry: bool,
     if missing:
         rows = [(str(cell), format_duration(each)) for cell, each in zip(missing, takes, strict=True)]
         print_table(["missing", "at most about"], rows)
-    print(f"{len(chosen)} cells: {counts['done']} done, {failed} failed, {len(missing)} missing.")
+    echo(f"{len(chosen)} cells: {counts['done']} done, {failed} failed, {len(missing)} missing.")
     if missing:
         print(_total(total, len(missing) - len(known), len(missing)))
 

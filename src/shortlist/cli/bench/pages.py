@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shortlist.cli.output import echo
 from shortlist.errors import ShortlistError
 from shortlist.progress import progress_bar
 
@@ -19,10 +19,14 @@ TABLE_SUFFIXES = (".md", ".csv", ".tex")
 def write_results(path: Path, grid: Spec, rows: Sequence[Row]) -> None:
     """Write the table in the format of the suffix."""
     from shortlist.bench import to_csv, to_latex, to_markdown
+    from shortlist.bench.tables import without_html
     from shortlist.cli.files import write_file
 
-    about = f"{grid.about}\n\n" if grid.about else ""
-    writers = {".md": lambda: f"# {grid.title}\n\n{about}{to_markdown(rows)}", ".csv": lambda: to_csv(rows)}
+    about = "\n".join(map(without_html, grid.about.split("\n"))) + "\n\n" if grid.about else ""
+    writers = {
+        ".md": lambda: f"# {without_html(grid.title)}\n\n{about}{to_markdown(rows)}",
+        ".csv": lambda: to_csv(rows),
+    }
     writers[".tex"] = lambda: to_latex(rows)
     write_file(path, writers[path.suffix]().encode())
 
@@ -44,6 +48,6 @@ def write_page(
     except ShortlistError as problem:
         if given is not None:
             raise
-        print(f"shortlist: no page: {problem}", file=sys.stderr)
+        echo(f"shortlist: no page: {problem}", err=True)
         return None
     return path

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from shortlist.formatting import format_number
+from shortlist.cli.output import echo
+from shortlist.formatting import format_number, plain
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -71,7 +71,7 @@ def table(
     metric, statuses = grid.metrics[0], list(found.values())
     counts = {state: sum(each.state == state for each in statuses) for state in SIGNS}
     title = f"{grid.title}: " + ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    shown = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    shown = Table(title=Text(plain(title)), box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for name in ("", "cell", metric, "published", ""):
         shown.add_column(name, justify="right" if name in (metric, "published") else "left", no_wrap=True)
     busy = [number for number, each in enumerate(statuses) if each.state == "running"]
@@ -84,7 +84,7 @@ def table(
             now = f"epoch {each.epoch}/{epochs}" if each.epoch else "begins"
             now += "" if each.validation is None else f"  validation {each.validation:.4f}"
         texts = (str(cell), format_number(each.value), format_number(figure), now)
-        shown.add_row(SIGNS[each.state], *(Text(text, overflow="ellipsis") for text in texts))
+        shown.add_row(SIGNS[each.state], *(Text(plain(text), overflow="ellipsis") for text in texts))
     return shown
 
 
@@ -102,6 +102,6 @@ def cell_printer(grid: Spec) -> Callable[[Cell, Result], None]:
             beside = "" if figure is None else f" (published {figure:.4f})"
             what = f"{metric} {format_number(result.metrics['test'].get(metric))}{beside}"
             what += f", {sum(result.metrics['seconds'].values()):.1f} s"
-        print(f"{cell}: {what}", file=sys.stderr, flush=True)
+        echo(f"{cell}: {what}", err=True)
 
     return print_cell

@@ -8,7 +8,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shortlist.cli.output import print_json
+from shortlist.cli.output import echo, print_json
+from shortlist.formatting import plain
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -35,17 +36,17 @@ def print_summary(grid: Spec, rows: Sequence[Row], page: Path | None, *, as_json
         return
     print_results(grid.title, rows, Console(width=None if sys.stdout.isatty() else WIDE))
     for note in notes_of(rows):
-        print(note)
+        echo(note)
     for text in why_failed(rows):
-        print(f"failed: {text}")
+        echo(f"failed: {text}")
     if page is not None:
-        print(f"Page: {page}")
+        echo(f"Page: {page}")
 
 
 def print_results(title: str, rows: Sequence[Row], console: Console) -> None:
     """Print a table for each dataset and model, all with the same columns: those with values that fit."""
     columns, hidden = _columns(rows, console.width)
-    console.print(title, style="bold", highlight=False, markup=False)
+    console.print(plain(title), style="bold", highlight=False, markup=False)
     for each in _tables(rows, columns):
         console.print(each)
     if hidden:
@@ -78,7 +79,7 @@ def _tables(rows: Sequence[Row], columns: dict[str, int]) -> Iterator[Renderable
     from rich.text import Text
 
     for (dataset, model), group in groupby(rows, key=lambda row: (row.dataset, row.model if row.loss else "")):
-        yield Text(f"\n{dataset}, {model or 'baselines'}", style="bold")
+        yield Text("\n" + plain(f"{dataset}, {model or 'baselines'}"), style="bold")
         yield _table(list(group), columns)
 
 
@@ -97,7 +98,9 @@ def _table(rows: Sequence[Row], columns: dict[str, int]) -> Table:
     for row in rows:
         texts, style = _texts(row), "bold" * row.is_best + " underline" * row.is_best_baseline
         marks = {"measured": style.strip()}
-        table.add_row(*(Text().append(texts[name], marks.get(name)) for name in columns))  # padding is not styled
+        table.add_row(
+            *(Text().append(plain(texts[name]), marks.get(name)) for name in columns)
+        )  # padding is not styled
     return table
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shortlist.cli.compare.summary import print_comparison
-from shortlist.cli.output import AsJson, print_json
+from shortlist.cli.output import AsJson, echo, print_json
 from shortlist.errors import InputError
 from shortlist.progress import progress_bar
 
@@ -61,7 +61,7 @@ def compare(
     else:
         print_comparison(comparison, intervals)
         if out is not None:
-            print(f"Page: {out}")
+            echo(f"Page: {out}")
 
 
 def _named(runs: list[Run]) -> dict[str, Run]:

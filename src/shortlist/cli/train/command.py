@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
 
 import typer
 
-from shortlist.cli.load_flags import load_options, with_load_flags
-from shortlist.cli.output import AsJson
+from shortlist.cli.load_flags import load_options, print_notes, with_load_flags
+from shortlist.cli.output import AsJson, echo
 from shortlist.cli.settings import Data, K, Ks, Log, Loss, Model, Preset, Set, parse_ks, parse_request
 from shortlist.cli.train.summary import print_run
 from shortlist.errors import InputError
@@ -34,6 +33,10 @@ def train(
     tune: Annotated[
         str | None, typer.Option("--tune", metavar="TIME", help="Tune the settings first, for 90s, 2m or 1h in total.")
     ] = None,
+    final: Annotated[
+        bool,
+        typer.Option("--final", help="After measuring, refit the model on all data: train, validation and test."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a model, evaluate it over the full catalogue, and write a run folder.
@@ -51,6 +54,8 @@ def train(
     shortlist train clicks.csv --loss sl --out runs/sl --log tensorboard=boards --log mlflow=http://localhost:5000
 
     shortlist train clicks.csv --loss slatk --k 20 --tune 2m --out runs/tuned
+
+    shortlist train clicks.csv --model mf --k 10 --final --out runs/live
     """
     from shortlist.data import load
     from shortlist.experiment import fit, plan, progress_callbacks
@@ -67,32 +72,34 @@ def train(
         if trackers:
             raise InputError("--log cannot be combined with --tune")
         job = Job(data, out.with_name(f"{out.name}.study"), *request, flags, *limits(parse_duration(tune)))
-        tune_first(job, out, lengths, resume=resume, overwrite=overwrite, as_json=as_json)
+        tune_first(job, out, lengths, resume=resume, overwrite=overwrite, as_json=as_json, final=final)
         return
-    check_target(out, overwrite=overwrite, resume=resume)
+    check_target(out, overwrite=overwrite, resume=resume, inputs=[data])
     started = perf_counter()
     with progress_bar(f"reading {data}"):
         split = load(data, options)
+    print_notes(split)
     for each in trackers:
         each.check()
     weights = split.train.weights
     if weights is not None and chosen.model.is_trained and chosen.training.use_weights:
-        print(
+        echo(
             f"shortlist: positives count by their weights, {weights.min():g} to {weights.max():g} "
             "(--set training.use_weights=false: all count the same)",
-            file=sys.stderr,
+            err=True,
         )
     with progress_callbacks(chosen) as callbacks:
         outcome = fit(
             chosen,
             split,
             out,
-            config={"data": {"source": data, **options.settings()}, "protocol": options.protocol, "seed": options.seed},
+            config={"data": {**split.origin, "source": data}, "protocol": options.protocol, "seed": options.seed},
             ks=lengths if k is None else [k, *(lengths or default_ks(split.train.n_items))],
             resume=resume,
             overwrite=overwrite,
             seconds={"load": perf_counter() - started},
             callbacks=callbacks,
             trackers=trackers,
+            final=final,
         )
     print_run(outcome.run, as_json=as_json)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Annotated
 import typer
 
 from shortlist.cli.load_flags import with_load_flags
-from shortlist.cli.output import AsJson
+from shortlist.cli.output import AsJson, echo
 from shortlist.cli.settings import Data, K, Ks, Loss, Model, Preset, Set, parse_ks, parse_request
 from shortlist.cli.tune.execute import Job, run_tuning
 from shortlist.cli.tune.summary import print_study
@@ -69,22 +68,24 @@ def tune(
     print_study(job, run, study, as_json=as_json)
 
 
-def tune_first(job: Job, out: Path, ks: Sequence[int] | None, *, resume: bool, overwrite: bool, as_json: bool) -> None:
+def tune_first(
+    job: Job, out: Path, ks: Sequence[int] | None, *, resume: bool, overwrite: bool, as_json: bool, final: bool = False
+) -> None:
     """`shortlist train --tune`: tune before training, with the study in a folder beside the run."""
     from shortlist.runs import check_target
     from shortlist.tuning import STUDY
 
-    check_target(out, overwrite=overwrite)
+    check_target(out, overwrite=overwrite, inputs=[job.data])
     check_folder(job.folder)
     is_there = (job.folder / STUDY).is_file()
     if resume and not is_there:  # interrupted before the first trial, or a wrong name
-        print(f"shortlist: {job.folder}: no study to resume; starting a new one", file=sys.stderr)
+        echo(f"shortlist: {job.folder}: no study to resume; starting a new one", err=True)
     if is_there and not (resume or overwrite):
         raise InputError(
             f"{job.folder}: expected no study, received one (--resume continues it, --overwrite replaces it)"
         )
     again = "resume with the same command and --resume"
-    run, study = run_tuning(job, out, ks, overwrite=overwrite, again=again, anew=is_there and not resume)
+    run, study = run_tuning(job, out, ks, overwrite=overwrite, again=again, anew=is_there and not resume, final=final)
     print_study(job, run, study, as_json=as_json)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shortlist.cli.load_flags import load_options
+from shortlist.cli.load_flags import load_options, print_notes
 from shortlist.cli.tune.progress import ignore_trial, live_line, print_trial
 from shortlist.cli.workers import run_workers
 from shortlist.errors import Interrupted
@@ -46,9 +46,19 @@ class Job:
 
 
 def run_tuning(
-    job: Job, out: Path, ks: Sequence[int] | None, *, overwrite: bool, again: str, anew: bool = False
+    job: Job,
+    out: Path,
+    ks: Sequence[int] | None,
+    *,
+    overwrite: bool,
+    again: str,
+    anew: bool = False,
+    final: bool = False,
 ) -> tuple[Run, Study]:
-    """Tune, and write the best run. ``again`` is the hint after an interruption; ``anew`` removes an earlier study."""
+    """Tune, and write the best run, refitted on all data if it is to be ``final``.
+
+    ``again`` is the hint after an interruption; ``anew`` removes an earlier study.
+    """
     from shortlist.data import load
     from shortlist.experiment import progress_callbacks
     from shortlist.runs import checked_ks, default_ks
@@ -59,6 +69,7 @@ def run_tuning(
     space, options, started = job.space(), load_options(job.flags), time.perf_counter()
     with progress_bar(f"reading {job.data}"):
         split = load(job.data, options)
+    print_notes(split)
     seconds = {"load": time.perf_counter() - started}
     lengths = checked_ks([job.k, *(ks or default_ks(split.train.n_items))], split.train.n_items)
     with progress_callbacks(space.plan({})) as callbacks:
@@ -78,7 +89,7 @@ def run_tuning(
         except KeyboardInterrupt:
             done = sum(each.state in ("done", "pruned", "failed") for each in study.trials())
             raise Interrupted(f"stopped after {done} trials; {again}") from None
-        source = {"data": {"source": job.data, **options.settings()}}
+        source = {"data": {**split.origin, "source": job.data}}
         outcome = finish(
             study,
             split,
@@ -88,6 +99,7 @@ def run_tuning(
             seconds=seconds,
             overwrite=overwrite,
             callbacks=callbacks,
+            final=final,
         )
     return outcome.run, study
 

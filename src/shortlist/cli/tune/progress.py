@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from shortlist.cli.output import echo
 from shortlist.errors import ShortlistError
+from shortlist.formatting import plain
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -53,14 +54,14 @@ def _line(study: Study, until: float) -> Text:
               for each in trials if each.state == "running"]  # fmt: skip
     if best is not None:
         parts.append(f"best {best.value:.4f} with {_settings(best)}")
-    return Text("  ".join(parts), overflow="ellipsis", no_wrap=True)
+    return Text(plain("  ".join(parts)), overflow="ellipsis", no_wrap=True)
 
 
 def print_trial(trial: Trial, best: Trial | None) -> None:
     """Print a trial to stderr if it is the best so far."""
     if best is not None and trial.number == best.number:
         took = f"{trial.seconds:.1f} s"
-        print(f"trial {trial.number}: {trial.value:.4f} with {_settings(trial)}, {took}", file=sys.stderr, flush=True)
+        echo(f"trial {trial.number}: {trial.value:.4f} with {_settings(trial)}, {took}", err=True)
 
 
 def ignore_trial(trial: Trial, best: Trial | None) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shortlist.cli.output import print_json
+from shortlist.cli.output import echo, print_json
 from shortlist.cli.tune.execute import Job
 from shortlist.errors import ShortlistError
 from shortlist.formatting import format_argument
@@ -30,6 +29,7 @@ def write_trials(study: Study) -> Path:
     """Write a table of the trials with a column for each setting."""
     import polars as pl
 
+    from shortlist.bench.tables import without_formulas
     from shortlist.cli.files import write_table
 
     trials = study.trials()
@@ -48,7 +48,7 @@ def write_trials(study: Study) -> Path:
         "why": [each.why for each in trials],
     }
     path = study.folder / "trials.csv"
-    write_table(pl.DataFrame(columns, strict=False), path)
+    write_table(without_formulas(pl.DataFrame(columns, strict=False)), path)
     return path
 
 
@@ -64,7 +64,7 @@ def write_page(study: Study, run: Run) -> Path | None:
         with progress_bar("writing the report"):
             write_file(path, render(tuning_page(study, run)).encode())
     except ShortlistError as problem:
-        print(f"shortlist: no page: {problem}", file=sys.stderr)
+        echo(f"shortlist: no page: {problem}", err=True)
         return None
     return path
 
@@ -110,6 +110,6 @@ def _print_best(job: Job, run: Run, study: Study, page: Path | None, as_json: bo
     print_run(run, as_json=False)
     counts = ", ".join(f"{count} {state}" for state, count in facts["trials"].items() if count)
     others = margin_note(study.trials(), best)
-    print(f"Trials: {counts}; best {facts['metric']} on validation {best.value:.4f}, trial {best.number}{others}")
-    print(f"Again: {again}")
-    print(f"Study: {study.folder}" + ("" if page is None else f"   Page: {page}"))
+    echo(f"Trials: {counts}; best {facts['metric']} on validation {best.value:.4f}, trial {best.number}{others}")
+    echo(f"Again: {again}")
+    echo(f"Study: {study.folder}" + ("" if page is None else f"   Page: {page}"))

@@ -11,8 +11,10 @@ from torch.nn.functional import embedding_bag
 
 from shortlist.data import IntArray, Interactions, Split, training_part
 from shortlist.errors import ShortlistError
+from shortlist.memory import check_memory
 from shortlist.models.base import Baseline, registry
 from shortlist.models.baselines.history_scorer import History, ones
+from shortlist.models.state import get_tensor
 from shortlist.parameters import Search, param
 
 
@@ -23,7 +25,9 @@ class EASE(Baseline):
     ``min ‖X − XB‖² + λ‖B‖², diag(B) = 0`` is solved by ``B_ij = −P_ij / P_jj`` with ``P = (XᵀX + λI)⁻¹``. The
     scores are ``XB``.
 
-    The weights are dense: memory grows with the square of the catalogue (4 bytes × items²).
+    The weights are dense: memory grows with the square of the catalogue (4 bytes × items², and 1 byte × items² while
+    they are solved for). The same bits come out for the same number of threads; with another number the last bits of
+    the matrix products may differ.
 
     >>> train =  Interactions.from_pairs([0, 0, 1], [0, 1, 0], user_ids=["ann", "bob"], item_ids=["x", "y", "z"])
     >>> model = EASE(regularization=1.0)
@@ -46,6 +50,11 @@ class EASE(Baseline):
     )
 
     @property
+    def n_users(self) -> int:
+        """Number of users whose histories are known."""
+        return len(self.history)
+
+    @property
     def n_items(self) -> int:
         """Size of the catalogue."""
         return len(self.weights_II)
@@ -53,6 +62,7 @@ class EASE(Baseline):
     def fit(self, data: Interactions | Split, *, seed: int = 0) -> Self:
         """Solve for the weights."""
         train = training_part(data)
+        check_memory("ease", 5 * train.n_items**2)  # the weights, and a quarter of them as workspace of the inverse
         train_UI = ones(train.indptr, train.indices, train.n_items)
         try:
             inverse_II = torch.from_numpy((train_UI.T @ train_UI).toarray(order="C"))
@@ -89,8 +99,9 @@ class EASE(Baseline):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Load the weights and the histories."""
-        self.weights_II = state["weights"]
-        self.history = History.from_state(state)
+        weights_II = get_tensor(state, "weights", None, None)
+        self.weights_II = get_tensor(state, "weights", len(weights_II), len(weights_II))
+        self.history = History.from_state(state, self.n_items)
 
 
 def invert_(matrix_NN: Tensor) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from shortlist.data import IntArray, Interactions
 from shortlist.models.folded import rows_of
+from shortlist.models.state import get_csr
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +45,10 @@ class History:
         return cls(train.indptr, train.indices)
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Tensor]) -> History:
+    def from_state(cls, state: Mapping[str, Tensor], n_items: int) -> History:
         """Load what :meth:`state` returned."""
-        return cls(state["history.indptr"].numpy(), state["history.indices"].numpy())
+        indptr, indices = get_csr(state, "history", n_items)
+        return cls(indptr.numpy(), indices.numpy())
 
     def state(self) -> dict[str, Tensor]:
         """The two arrays by name."""

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from shortlist.data import IntArray, Interactions, Split, training_part
 from shortlist.errors import missing_extra
+from shortlist.memory import check_memory
 from shortlist.models.base import Baseline, cosines, registry
 from shortlist.models.baselines.history_scorer import ones
 from shortlist.models.folded import FoldInUsers, rows_of
+from shortlist.models.state import get_tensor
 from shortlist.parameters import Search, param
 
 
@@ -42,6 +44,11 @@ class IALS(Baseline):
     threads: int = param(default=0, at_least=0, help="threads; 0 for all cores")
 
     @property
+    def n_users(self) -> int:
+        """Number of users with factors."""
+        return len(self.user_UD)
+
+    @property
     def n_items(self) -> int:
         """Size of the catalogue."""
         return len(self.item_ID)
@@ -49,6 +56,7 @@ class IALS(Baseline):
     def fit(self, data: Interactions | Split, *, seed: int = 0) -> Self:
         """Alternate between users and items; the seed determines the initial factors."""
         train = training_part(data)
+        check_memory("ials", 4 * (train.n_users + train.n_items) * self.factors)
         least_squares, one_blas_thread = _implicit()
         train_UI = sparse.csr_matrix(ones(train.indptr, train.indices, train.n_items), copy=True)  # must be writable
         with one_blas_thread():
@@ -100,7 +108,8 @@ class IALS(Baseline):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Load the factors."""
-        self.user_UD, self.item_ID = state["user_factors"], state["item_factors"]
+        self.item_ID = get_tensor(state, "item_factors", None, None)
+        self.user_UD = get_tensor(state, "user_factors", None, self.item_ID.shape[1])
 
 
 def _implicit() -> tuple[Any, Any]:

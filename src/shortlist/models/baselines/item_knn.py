@@ -13,6 +13,7 @@ from torch import Tensor
 from shortlist.data import IntArray, Interactions, Split, training_part
 from shortlist.models.base import Baseline, registry
 from shortlist.models.baselines.history_scorer import History, ones
+from shortlist.models.state import get_csr, get_tensor
 from shortlist.parameters import Search, param
 
 BLOCK = 1024
@@ -51,6 +52,11 @@ class ItemKNN(Baseline):
     )
 
     similarity_II: sparse.csr_array
+
+    @property
+    def n_users(self) -> int:
+        """Number of users whose histories are known."""
+        return len(self.history)
 
     @property
     def n_items(self) -> int:
@@ -108,7 +114,8 @@ class ItemKNN(Baseline):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Load the neighbours and the histories."""
-        data, indices, indptr = (state[f"similarity.{name}"].numpy() for name in ("data", "indices", "indptr"))
-        n_items = len(indptr) - 1
+        n_items = max(0, state["similarity.indptr"].numel() - 1)
+        indptr, indices = (part.numpy() for part in get_csr(state, "similarity", n_items))
+        data = get_tensor(state, "similarity.data", len(indices)).numpy()
         self.similarity_II = sparse.csr_array((data, indices, indptr), shape=(n_items, n_items))
-        self.history = History.from_state(state)
+        self.history = History.from_state(state, n_items)

@@ -11,6 +11,7 @@ from torch import Tensor
 from shortlist.data import IntArray, Interactions, Split, training_part
 from shortlist.models.base import Baseline, registry
 from shortlist.models.baselines.history_scorer import History
+from shortlist.models.state import get_tensor
 
 
 @registry.register("popularity")
@@ -54,4 +55,4 @@ class Popularity(Baseline):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Load the counts."""
-        self.counts_I = state["counts"]
+        self.counts_I = get_tensor(state, "counts", None)

@@ -46,7 +46,7 @@ def _sample(users_R: IntArray, n_items: int, seed: int) -> IntArray:
 def _by_popularity(subject: Subject, users_R: IntArray) -> pl.DataFrame:
     split, k = subject.split, subject.k
     assert split.test is not None
-    ranking = top_k(subject.run.model, users_R, k, exclude=subject.run.known_pairs)
+    ranking = top_k(subject.run.model, users_R, k, exclude=subject.run.measured_exclusions)
     truth = split.test.select(np.isin(split.test.users_of_pairs(), users_R))
     counts_I = split.train.item_counts()
     return by_popularity(Evaluation(users_R, {}, 0, ranking), truth, counts_I, ks=[k], bands=5)

@@ -50,7 +50,7 @@ def example_users(activity_U: IntArray, seed: int, count: int = USERS) -> IntArr
 def _list(subject: Subject, user: int) -> Table:
     run, split = subject.run, subject.split
     length = min(PLACES, split.train.n_items)
-    ranking = top_k(run.model, np.array([user]), length, exclude=run.known_pairs)
+    ranking = top_k(run.model, np.array([user]), length, exclude=run.measured_exclusions)
     taken = ranking.items_RK[0] >= 0
     held_out = set() if split.test is None else set(split.test.row(user).tolist())
     rows: list[list[Cell | str]] = []

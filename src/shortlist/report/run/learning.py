@@ -13,7 +13,7 @@ from shortlist.runs import Run, read_log
 
 def learning_section(run: Run) -> Section:
     """Loss, validation and seconds by epoch."""
-    title, log = "Learning", read_log(run.folder)
+    title, log = "Learning", [line for line in read_log(run.folder) if {"loss", "seconds"} <= line.keys()]
     if not log and "loss" in run.config:
         return Section(title, ["The log of the run has no epochs."])
     if not log:
