@@ -4,7 +4,7 @@
         [--epochs N] [--patience SECONDS]
 
 Each loss is measured in a process of its own, with its default settings and MF (d 64), in the way it is trained unless
-told otherwise (all items, or drawn negatives); one that draws is measured against all items as well.
+set otherwise (all items, or drawn negatives); one that draws is measured with all items as well.
 
 *Seconds*: an epoch, everything counted. After a warm one come cycles of five epochs, since some losses do more in every
 fifth; of each place in the cycle the best counts, and the epoch is their mean. An epoch that takes longer than the
@@ -56,7 +56,7 @@ PUBLISHED: dict[str, dict[str, str]] = {
 HEAD = ("loss", "candidates", "seconds", "times_sl", "published_times_sl", "peak_mb", "above_start_mb",
         "top_share", "published_top_share", "epochs")  # fmt: skip
 
-Against = Literal["auto", "all"]
+CandidateChoice = Literal["auto", "all"]
 
 
 class Enough(Exception):
@@ -70,13 +70,13 @@ def data_of(name: str) -> Interactions:
     return made(13_455, 8_360, 17).train
 
 
-def ready(loss: Loss, train: Interactions, against: Against, cycles: int) -> Training:
+def ready(loss: Loss, train: Interactions, candidates: CandidateChoice, cycles: int) -> Training:
     """A training that is about to begin."""
     return Training(
         MF(similarity=loss.similarity),
         loss,
         train,
-        training=TrainingSettings(epochs=1 + CYCLE * cycles, candidates=against),
+        training=TrainingSettings(epochs=1 + CYCLE * cycles, candidates=candidates),
         optimizer=OptimizerSettings(schedule="constant"),
     )
 
@@ -125,12 +125,12 @@ def train_on(training: Training, missing: float, patience: float) -> float:
     return done
 
 
-def measure(name: str, against: Against, chosen: Any) -> dict[str, object]:
+def measure(name: str, candidates: CandidateChoice, chosen: Any) -> dict[str, object]:
     """One loss, in this process."""
     data, cycles, limit = chosen.data, chosen.cycles, chosen.limit
     train, loss = data_of(data), registry[name]()
     before = memory_mb("VmRSS")
-    training = ready(loss, train, against, cycles)
+    training = ready(loss, train, candidates, cycles)
     batch = training.batches.size
     seconds, trained = timed(training, cycles, limit)
     peak = memory_mb()
@@ -140,7 +140,7 @@ def measure(name: str, against: Against, chosen: Any) -> dict[str, object]:
     beside, _ = timed(ready(SL(), train, "all", 1), 1, limit)
     return {
         "loss": name,
-        "candidates": "drawn" if against == "auto" and loss.sampled is not None else "all",
+        "candidates": "drawn" if candidates == "auto" and loss.sampled is not None else "all",
         "seconds": round(seconds, 4),
         "sl_seconds": round(beside, 4),
         "times_sl": round(seconds / beside, 2),
@@ -154,14 +154,14 @@ def measure(name: str, against: Against, chosen: Any) -> dict[str, object]:
     }
 
 
-def apart(name: str, against: Against, chosen: Any) -> dict[str, Any]:
+def apart(name: str, candidates: CandidateChoice, chosen: Any) -> dict[str, Any]:
     """The same in a process of its own; what it says where it fails."""
-    command = [sys.executable, __file__, "--one", name, against, "--data", chosen.data, "--cycles", chosen.cycles]
+    command = [sys.executable, __file__, "--one", name, candidates, "--data", chosen.data, "--cycles", chosen.cycles]
     command += ["--limit", chosen.limit, "--epochs", chosen.epochs, "--patience", chosen.patience]
     command += ["--threads", chosen.threads]
     answer = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if answer.returncode:
-        return {"loss": name, "candidates": against, "error": answer.stderr.strip().splitlines()[-1][:300]}
+        return {"loss": name, "candidates": candidates, "error": answer.stderr.strip().splitlines()[-1][:300]}
     row: dict[str, Any] = json.loads(answer.stdout)
     return row
 
@@ -170,8 +170,8 @@ def rows_of(chosen: Any) -> list[dict[str, Any]]:
     """A row for each loss and way, beside SL."""
     rows: list[dict[str, Any]] = []
     for name in chosen.only or sorted(registry):
-        for against in ("auto", "all") if registry[name].sampled is not None else ("auto",):
-            row = apart(name, against, chosen)
+        for candidates in ("auto", "all") if registry[name].sampled is not None else ("auto",):
+            row = apart(name, candidates, chosen)
             row |= {f"published_{key}": value for key, value in PUBLISHED.get(name, {}).items()}
             rows.append(row)
             print(row.get("error") or " ".join(f"{key} {row.get(key, '')}" for key in HEAD), file=sys.stderr)
@@ -183,7 +183,7 @@ def markdown(rows: list[dict[str, Any]], command: str) -> str:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     made_with = next((f"{row['data']}, {row['threads']} threads" for row in rows if "error" not in row), "nothing")
     lines = [
-        "# Losses: time, memory, and who carries the gradient",
+        "# Losses: time, memory, and concentration of the gradient",
         "",
         f"`{command}`: {made_with};",
         f"MF, d 64, default settings of each loss. Commit {commit}, torch {torch.__version__},",
@@ -195,7 +195,7 @@ def markdown(rows: list[dict[str, Any]], command: str) -> str:
         "- *top 5 %*: share of Σ|∂L/∂s_ui| over all positives that the top 5 % of them carry, after *epochs* epochs;",
         "  5 % where all weigh the same. *Published*: Figure 1c.",
         "",
-        "| loss | against | seconds | × SL | published | peak | above | top 5 % | published | epochs |",
+        "| loss | candidates | seconds | × SL | published | peak | above | top 5 % | published | epochs |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
@@ -237,15 +237,15 @@ def main() -> None:
     arguments.add_argument("--data", default="amazon2014-electronic", help="name of the set")
     arguments.add_argument("--cycles", type=int, default=2, help="cycles of five epochs, after a warm one")
     arguments.add_argument("--limit", type=float, default=10.0, help="seconds after which an epoch is cut short")
-    arguments.add_argument("--epochs", type=float, default=20, help="epochs of training before gradients are looked at")
+    arguments.add_argument("--epochs", type=float, default=20, help="epochs of training before gradients are measured")
     arguments.add_argument("--patience", type=float, default=60.0, help="seconds for those that timing did not train")
     arguments.add_argument("--write", type=Path, help="folder for losses.md, losses.json and losses.svg")
     arguments.add_argument("--one", nargs=2, metavar=("NAME", "AGAINST"), help="one loss, in this process, as JSON")
     chosen = arguments.parse_args()
     torch.set_num_threads(chosen.threads)
     if chosen.one:
-        name, against = chosen.one
-        print(json.dumps(measure(name, against, chosen)))
+        name, candidates = chosen.one
+        print(json.dumps(measure(name, candidates, chosen)))
         return
     rows = rows_of(chosen)
     command = f"python benchmarks/losses.py --data {chosen.data} --cycles {chosen.cycles} --limit {chosen.limit:g}"

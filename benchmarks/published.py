@@ -1,9 +1,9 @@
-"""The published figures and ours: every preset, with several seeds, under the authors' protocol.
+"""The published results and ours: every preset, with several seeds, under the authors' protocol.
 
     python benchmarks/published.py [--only NAME…] [--seeds 0,1,2] [--runs FOLDER] [--write docs/results]
 
 Each cell is a run folder: stop at any moment and start again, and only what is missing is computed. A run that was made
-before its preset changed is refused before anything is trained: its figures are not those of the preset. Needs the data
+before its preset changed is refused before anything is trained: its results are not those of the preset. Needs the data
 sets beside the project (or where SHORTLIST_DATA points); what is not there is skipped and said.
 """
 
@@ -37,7 +37,7 @@ def finished(name: str, seed: int, folder: Path) -> Run | None:
     except InputError:
         return None
     chosen = steps = planned(name)
-    if steps.tau_is_open:  # what was found stands for it
+    if steps.tau_is_open:  # the temperature that was found replaces it
         chosen = with_temperature(steps, run.config.get("loss", {}).get("tau"))
     asked = {"model": {"name": chosen.model_name, **chosen.model.settings()}, **chosen.config()}
     asked = json.loads(json.dumps({**asked, "protocol": PROTOCOL, "seed": seed}))
@@ -91,11 +91,11 @@ def markdown(rows: list[dict[str, Any]], command: str, seeds: list[int]) -> str:
     """The table with what made it."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     lines = [
-        "# Published figures, measured",
+        "# Published results, measured",
         "",
         "MF, d 64, the protocol of SL@K's authors (`irbenchmark`): a tenth of each user's training items held out, the",
         "model trained on the rest and chosen on the held-out part, test over the whole catalogue. Mean of the seeds,",
-        "each with a split and a start of its own.",
+        "each with its own split and initialization.",
         "",
         f"Command: `{command}`; commit {commit}; seeds {', '.join(map(str, seeds))}; {platform.machine()},",
         f"{torch.get_num_threads()} threads, torch {torch.__version__}, Python {platform.python_version()}.",
@@ -157,7 +157,7 @@ def draw(points: list[dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    arguments = parser("Every preset with several seeds, beside the published figures.")
+    arguments = parser("Every preset with several seeds, beside the published results.")
     arguments.add_argument("--only", nargs="*", default=sorted(PRESETS), help="some presets")
     arguments.add_argument("--seeds", default="0,1,2")
     arguments.add_argument("--runs", type=Path, default=Path("runs/published"), help="where the run folders are")
@@ -179,10 +179,10 @@ def main() -> None:
             finished(name, seed, folder)  # what is refused is so before anything is trained
     for name, by_seed in folders.items():
         runs[name] = [cell(name, seed, folder) for seed, folder in by_seed.items()]
-        told = summary(name, runs[name])
-        rows += told
+        lines = summary(name, runs[name])
+        rows += lines
         if not chosen.json:
-            for row in told:
+            for row in lines:
                 show(row, False)
                 print()
     if chosen.json:

@@ -159,9 +159,9 @@ def markdown(result: dict[str, Any], command: str) -> str:
         f"`{result['data']}`, MF, SL@{result['k']}, epochs {', '.join(map(str, result['judged_epochs']))} of a "
         f"training of {result['epochs']}; exact thresholds have mean {result['threshold_mean']} and deviation "
         f"{result['threshold_deviation']}. The cost is that of an epoch's thresholds, relative to exact ones in every "
-        f"epoch ({result['floor_seconds']} s) from rows that are not in hand. `exact/5` is found in every fifth epoch "
-        "and held in between; `incremental/20` looks at whole rows after half as many epochs as it has seen, 20 at "
-        "most. Rank error: by how many places of its row a threshold is off. Recall and precision: of the positives "
+        f"epoch ({result['floor_seconds']} s) from rows that are not available. `exact/5` is estimated in every fifth "
+        "epoch and constant in between; `incremental/20` scans complete rows after half as many epochs as it has seen, "
+        "20 at most. Rank error: by how many ranks a threshold is off. Recall and precision: of the positives "
         "that are in the user's Top-K, those that are taken to be there, and the other way round."
     )
     made_by = (

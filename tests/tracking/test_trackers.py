@@ -231,7 +231,7 @@ class TestTrain:
 class TestResume:
     def test_after_a_kill(self, shortlist: Command, clicks: Path, tmp_path: Path) -> None:
         """Killed when more had been told than the checkpoint holds. No database is needed for any of it."""
-        arguments = words(clicks, tmp_path, "--set", "training.checkpoint_every=0.3", epochs=120)
+        arguments = words(clicks, tmp_path, "--set", "training.checkpoint_every=0.3", epochs=400)
         arguments += ["--set", "training.patience=1000", "--set", "training.beat_popularity=false"]
         out = tmp_path / "run"
 
@@ -249,7 +249,7 @@ class TestResume:
         answer = shortlist(*arguments, "--resume")
         assert (answer.code, answer.err) == (0, "")
         own = {**epochs_of(out), **figures_of(out)}
-        assert [step for step, _ in own["epoch/loss"]] == list(range(1, 121))
+        assert [step for step, _ in own["epoch/loss"]] == list(range(1, 401))
         assert_same(board(tmp_path / "boards" / "run")[0], own)
         ((ended, whole),) = tracked(tmp_path / "store")
         assert_same(whole, by_mlflow(own), times=False)  # what was told before it was killed took its own time
