@@ -478,3 +478,15 @@ class TestFailures:
         assert answer.code == 1
         after = files(out)
         assert {name: after[name] for name in before} == before
+
+
+@pytest.mark.parametrize(
+    ("protocol", "reason"),
+    [("shortlist", "test lists leave out validation items too"), ("irbenchmark", "may be in test lists")],
+)
+def test_the_summary_says_why_levels_differ(
+    shortlist: Command, clicks: Path, tmp_path: Path, protocol: str, reason: str
+) -> None:
+    answer = shortlist("train", clicks, "--model", "popularity", "--protocol", protocol, "--out", tmp_path / "run")
+    assert "Validation and test differ in level: " in answer.out
+    assert reason in " ".join(answer.out.split())

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from shortlist.runs import Run
 
 
-LEVELS = (
-    "Validation and test differ in level: test lists leave out validation items too, and users have other numbers of "
-    "relevant items in each part."
-)
+LEVELS = {
+    "shortlist": "test lists leave out validation items too, and users have other numbers of relevant items per part",
+    "irbenchmark": "users have other numbers of relevant items per part, and validation items may be in test lists",
+}
+"""Why validation and test have different levels, by protocol."""
 
 
 def print_run(run: Run, *, as_json: bool) -> None:
@@ -35,7 +36,7 @@ def print_run(run: Run, *, as_json: bool) -> None:
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in run.metrics["seconds"].items())
     echo(f"{_measured(run)}; {seconds}")
     if test and valid:
-        echo(LEVELS)
+        echo(f"Validation and test differ in level: {LEVELS[run.protocol]}.")
     if run.is_final:
         epochs = f" for {run.config['final_epochs']} epochs" if "final_epochs" in run.config else ""
         before = "The metrics are of the model before refitting. " if test or valid else ""
