@@ -23,7 +23,7 @@ from _common import DATA, parser, show
 from shortlist.data import LoadOptions, load
 from shortlist.errors import InputError
 from shortlist.experiment import PRESETS, ExperimentConfig, fit, plan
-from shortlist.experiment.experiment import with_temperature
+from shortlist.experiment.config import with_temperature
 from shortlist.runs import CHECKPOINT, Run, difference, open_run
 
 PROTOCOL: Literal["irbenchmark"] = "irbenchmark"

@@ -263,7 +263,7 @@ def _health_cases(known: set[str]) -> Iterator[Case]:
 
 
 def _preset_cases() -> Iterator[Case]:
-    """Published settings on the sets at hand, for a few epochs."""
+    """Published settings on the available sets, for a few epochs."""
     for loss in ("slatk", "sl", "bpr"):
         for model in ("mf", "lightgcn", "xsimgcl"):
             settings = "training.epochs=2 training.validate_every=1"

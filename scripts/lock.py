@@ -48,7 +48,7 @@ def lines(entries: list[dict[str, Any]]) -> list[str]:
 
 
 def digest(source: dict[str, Any]) -> str:
-    """SHA-256 as the index tells it, or of the local file."""
+    """The SHA-256 that the index gives, or that of the local file."""
     known = source.get("archive_info", {}).get("hashes", {}).get("sha256")
     if known is not None:
         return str(known)

@@ -445,7 +445,7 @@ class TestCellStatus:
             assert (now.state, now.epoch, now.validation) == ("running", 2, 0.25)
             os.utime(bench.lock(path), (0, 0))  # whoever comes later sees it, too
             assert cell_status(bench, cell, "ndcg@5").state == "running"
-        assert cell_status(bench, cell, "ndcg@5").state == "waiting"  # left by somebody
+        assert cell_status(bench, cell, "ndcg@5").state == "waiting"  # after another process has ended
         (path / "log.jsonl").unlink()
         run = bench.run(cell)
         assert isinstance(run, Run)

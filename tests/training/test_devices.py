@@ -181,7 +181,7 @@ def test_models(model: str, loss: str) -> None:
         agree(here.model.item_similarity(pairs[1]), there.model.item_similarity(pairs[1]))
         if isinstance(there.model, Factored):
             before = there.model.vectors()
-            agree(here.model.score(pairs[0]), there.model.cpu().score(pairs[0]))  # what it keeps comes along
+            agree(here.model.score(pairs[0]), there.model.cpu().score(pairs[0]))  # cached vectors are moved, too
             assert not is_on_device(there.model.vectors().user_UD)
             assert is_on_device(before.user_UD)
 

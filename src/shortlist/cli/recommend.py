@@ -88,14 +88,7 @@ def recommend(
     from shortlist.recommend.recommend import add_titles, column_names
     from shortlist.runs import open_run
 
-    given = [
-        name for name, value in (("--user", user), ("--users", users), ("--history", history)) if value is not None
-    ]
-    if len(given) != 1:
-        received = " and ".join(given) or "none"
-        raise InputError(f"recommend: expected one of --user ID, --users all|FILE, --history a,b, received {received}")
-    if users is not None and out is None:
-        raise InputError("recommend: expected --out FILE.parquet or FILE.csv with --users, received none")
+    _check_options(user, users, history, out)
     if out is not None:
         check_out(out, run=run)
     ids = [user] if users is None else None if users == ALL_USERS else read_ids(users, "user")
@@ -120,8 +113,8 @@ def recommend(
             titled = parts if titles is None else (add_titles(part, titles, item_column) for part in parts)
             n_rows, n_users = _write_all(titled, out, user_column)
         if as_json:
-            more = {"unknown": unknown} if unknown else {}
-            print_json({"users": n_users, "rows": n_rows, "out": str(out), **more})
+            counted = {"unknown": unknown} if unknown else {}
+            print_json({"users": n_users, "rows": n_rows, "out": str(out), **counted})
         else:
             echo(f"{n_users:,} users, {n_rows:,} rows: {out}")
         return
@@ -138,16 +131,25 @@ def recommend(
     if as_json:
         if user is not None:
             print_json({user_column: _typed_id(opened, user), "items": lists.drop(user_column).to_dicts(), **counted})
-        elif items is not None:
-            print_json({"items": lists.to_dicts(), **counted})
         else:
-            n_users = lists[user_column].n_unique()
-            print_json({"users": n_users, "rows": lists.height, "out": str(out), **counted})
+            print_json({"items": lists.to_dicts(), **counted})
     elif out is not None:
         counted_users = "" if items is not None else f"{lists[user_column].n_unique():,} users, "
         echo(f"{counted_users}{lists.height:,} rows: {out}")
     else:
         _print_list(lists, item_column, f"for {user}" if items is None else f"for a history of {history}")
+
+
+def _check_options(user: str | None, users: str | None, history: str | None, out: Path | None) -> None:
+    """Check that lists are asked for in one way, and that those of many users have a file."""
+    given = [
+        name for name, value in (("--user", user), ("--users", users), ("--history", history)) if value is not None
+    ]
+    if len(given) != 1:
+        received = " and ".join(given) or "none"
+        raise InputError(f"recommend: expected one of --user ID, --users all|FILE, --history a,b, received {received}")
+    if users is not None and out is None:
+        raise InputError("recommend: expected --out FILE.parquet or FILE.csv with --users, received none")
 
 
 def _write_all(parts: Iterator[pl.DataFrame], out: Path, user_column: str) -> tuple[int, int]:

@@ -68,7 +68,7 @@ def _time_span(parts: Sequence[Interactions]) -> dict[str, str]:
 
 
 def unix_unit(last: float) -> int | None:
-    """How many units of a Unix time are a second, which the last time tells: from 1973 to 5138; none for other numbers.
+    """Units per second of a Unix time, inferred from the last time (1973 to 5138); None for other numbers.
 
     >>> unix_unit(1_700_000_000), unix_unit(1_700_000_000_000), unix_unit(20)
     (1, 1000, None)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from shortlist.experiment.experiment import Callbacks, ExperimentConfig
+from shortlist.experiment.config import ExperimentConfig
+from shortlist.experiment.experiment import Callbacks
 from shortlist.progress import progress_bar
 from shortlist.training import Progress
 
